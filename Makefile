@@ -1,0 +1,46 @@
+# Everything here needs only Python 3.11 or newer; the rest is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-slow bench lint clean
+
+help:
+	@echo "make demo       race the five policies under attack and draw the result into out/"
+	@echo "make test       lint, types, tests and coverage"
+	@echo "make test-slow  the long statistical and accuracy tests"
+	@echo "make bench      microseconds per round beside a plain NumPy OFUL"
+	@echo "make lint       check format, style and types"
+	@echo "make clean      remove the virtual environment and everything generated"
+
+demo: $(VENV)/plot
+	$(BIN)/python examples/race.py
+
+test: lint
+	$(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+test-slow: $(VENV)/dev
+	$(BIN)/python -m pytest -n auto -m slow
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/policies.py
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) out build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/plot $(VENV)/dev: $(VENV)/%: pyproject.toml | $(VENV)/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "robandit needs Python 3.11 or newer, and $(PYTHON) is older or missing: try make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "$(PYTHON) can't make virtual environments: install its venv package (python3-venv on Debian)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@

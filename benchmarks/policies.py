@@ -1,0 +1,146 @@
+"""Microseconds per round and trial, beside a plain NumPy OFUL timed in the same run.
+
+This machine's clock is not to be trusted from one minute to the next, so each figure is the best of several slices, the
+plain OFUL is timed beside each, and the ratios are what counts. One BLAS thread, as the engines use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import robandit
+
+NOISE = 0.5
+SLICES = 7
+
+
+def plain_oful(actions: Any, rewards: Any, delta: float = 0.05, lam: float = 1.0) -> float:
+    """The fifteen lines that people write: one trial, Σ⁻¹ by Sherman–Morrison, nothing checked. Seconds per round."""
+    dim = actions.shape[1]
+    inverse, b, log_det = np.eye(dim) / lam, np.zeros(dim), 0.0
+    start = time.perf_counter()
+    for reward in rewards:
+        mean = inverse @ b
+        widths = np.sqrt(((actions @ inverse) * actions).sum(axis=1))
+        radius = NOISE * np.sqrt(log_det + 2 * np.log(1 / delta)) + np.sqrt(lam)
+        chosen = actions[np.argmax(actions @ mean + radius * widths)]
+        gain = inverse @ chosen
+        c = 1 + chosen @ gain
+        inverse -= np.outer(gain, gain) / c
+        b += reward * chosen
+        log_det += np.log(c)
+    return (time.perf_counter() - start) / len(rewards)
+
+
+def play(policy: robandit.Policy, actions: Any, rewards: Any) -> float:
+    """Seconds per round and trial of choose and update, validation included."""
+    start = time.perf_counter()
+    for reward in rewards:
+        policy.update(policy.choose(actions, sigma=0.02), reward)
+    return (time.perf_counter() - start) / np.size(rewards)
+
+
+def compare(make: Callable[..., robandit.Policy], dim: int, count: int, trials: int) -> tuple[float, float]:
+    """Best seconds per round and trial of a policy, and of the plain OFUL beside it."""
+    rng = np.random.default_rng(0)
+    shape = (count, dim) if trials == 1 else (trials, count, dim)
+    actions = rng.uniform(-1.0, 1.0, shape) / dim**0.5
+    single = actions if trials == 1 else actions[0].copy()
+    rounds = max(20, int(2e7 / (count * dim * dim * trials + 1e5 * trials**0.5)))
+    policy = make(dim=dim, noise_range=NOISE, seed=1, trials=None if trials == 1 else trials)
+    ours, plain = [], []
+    for _ in range(SLICES):
+        rewards = rng.uniform(-0.5, 0.5, (rounds,) if trials == 1 else (rounds, trials))
+        ours.append(play(policy, actions, rewards.tolist() if trials == 1 else rewards))
+        plain.append(plain_oful(single, rng.uniform(-0.5, 0.5, rounds)))
+    return min(ours), min(plain)
+
+
+def peak_flops() -> float:
+    """What one core multiplies and adds in a large matrix product, per second."""
+    a = np.random.default_rng(0).random((600, 600))
+    best = min(_seconds(lambda: a @ a) for _ in range(SLICES))
+    return 2 * 600**3 / best
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def sizes() -> None:
+    """Every size of the table, OFUL and Weighted OFUL."""
+    peak = peak_flops()
+    print(f"one core: {peak / 1e9:.0f} Gflop/s in a large matrix product\n")
+    print("policy          d     K  trials   µs/round/trial   plain OFUL µs   ratio   share of peak")
+    for name, make in (("OFUL", robandit.OFUL), ("WeightedOFUL", robandit.WeightedOFUL)):
+        for dim in (5, 20, 100):
+            for count in (20, 1000):
+                for trials in (1, 64):
+                    ours, plain = compare(make, dim, count, trials)
+                    flops = 2 * (count * dim * dim + 2 * count * dim + 3 * dim * dim)
+                    print(
+                        f"{name:13s} {dim:3d} {count:5d} {trials:7d} {1e6 * ours:16.2f} {1e6 * plain:15.2f} "
+                        f"{ours / plain:7.3f} {flops / ours / peak:14.1%}",
+                        flush=True,
+                    )
+
+
+def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int, rounds: int) -> float:
+    """Best seconds per round and trial on the paper's workload: flipped and fresh at first, then one fixed set."""
+    dim, rng = 20, np.random.default_rng(0)
+    policy = make(dim=dim, noise_range=NOISE, seed=1, trials=trials)
+    fresh = rng.uniform(-1.0, 1.0, (max(lies, 1), trials, 20, dim)) * dim**-0.5
+    slices: list[float] = []
+    for first in range(0, rounds, rounds // 10):
+        spent = 0.0
+        for t in range(first, first + rounds // 10):
+            actions = fresh[t] if t < lies else fresh[0]
+            sigma = rng.uniform(0.0, 0.05, trials)
+            start = time.perf_counter()
+            decision = policy.choose(actions, sigma)
+            spent += time.perf_counter() - start
+            means = decision.action.sum(axis=1) * dim**-0.5
+            rewards = (-means if t < lies else means) + sigma * rng.standard_normal(trials)
+            start = time.perf_counter()
+            policy.update(decision, rewards)
+            spent += time.perf_counter() - start
+        slices.append(spent / (rounds // 10 * trials))
+    return float(np.median(slices))
+
+
+def multi_level() -> None:
+    """Exact Multi-level weighted OFUL against OFUL on the paper's workload."""
+    trials, rounds = 64, 3000
+    print(
+        f"\nMulti-level weighted OFUL on the paper's workload (d = K = 20, {trials} trials, {rounds} rounds, medians)"
+    )
+    print("scale   flipped rounds   µs/round/trial   OFUL µs   ratio")
+    for scale in (0.1, 0.01, 0.003, 0.001):
+        for lies in (0, 450):
+            ours = paper_workload(
+                lambda scale=scale, **kw: robandit.MultiLevelWeightedOFUL(horizon=10_000, radius_scale=scale, **kw),
+                lies,
+                trials,
+                rounds,
+            )
+            oful = paper_workload(lambda **kw: robandit.OFUL(radius_scale=0.4, **kw), lies, trials, rounds)
+            print(f"{scale:5} {lies:16d} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    with threadpool_limits(1):
+        sizes()
+        multi_level()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,339 @@
+"""The contract that every policy keeps: configuration, decisions, randomness, state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robandit.actions import Optimum, Region
+from robandit.ellipsoid import Ellipsoid
+from robandit.policies.inputs import (
+    Actions,
+    Ints,
+    as_floats,
+    integer,
+    positive,
+    read_action,
+    read_actions,
+    read_mask,
+    read_rewards,
+    read_seed,
+    read_sigma,
+    read_trials,
+    within,
+)
+from robandit.ridge import Bools, Floats
+from robandit.streams import POLICY, RoundStream
+
+_LEVEL, _TIE, _EXPLORE, _UNIFORM = range(4)  # what each of a round's four draws decides
+_STATE_FORMAT = 1
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """What `choose` answers: plain values, or arrays over the trials of a batch.
+
+    `update` reads ``round``, ``action``, ``sigma`` and ``level`` alone, so a decision can be made again from a log.
+    """
+
+    round: int
+    """Which call of `choose` this was, from 1 on."""
+    action: Any
+    """The features of the chosen action."""
+    index: Any = -1
+    """Its place in a finite decision set; −1 in an infinite one."""
+    sigma: Any = None
+    """The standard deviation declared for its reward."""
+    value: Any = np.nan
+    """The optimistic value: the largest mean reward that the confidence set allows any action."""
+    level: Any = 0
+    """The level f(t) that Multi-level weighted OFUL drew; 0 elsewhere."""
+    empty: Any = False
+    """Whether that level's confidence set was empty."""
+    cascade: Any = 0
+    """How many levels further up the first set that is not empty was found."""
+    explored: Any = False
+    """Whether the action was drawn uniformly, as `exploration` asks."""
+    certified: Any = True
+    """Whether the optimum over action and parameter is proven to be the global one."""
+    propensity: Any = None
+    """The probability of choosing this action, if it was asked for."""
+
+
+class Search(NamedTuple):
+    """The optimistic actions of n confidence sets, and how those sets were come by."""
+
+    optimum: Optimum
+    empty: Bools  # (n,)
+    cascade: Ints  # (n,)
+
+
+@dataclass(kw_only=True, eq=False)
+class Policy(ABC):
+    """Chooses actions by their feature vectors and learns from their rewards.
+
+    A policy of one's own defines `_search`, `_learn`, `_arrays` and `estimate`, and `_start` to make its state.
+    """
+
+    dim: int
+    """d, the number of features of an action."""
+    noise_range: float
+    """R: a clean reward differs from its mean by at most this."""
+    action_bound: float = 1.0
+    """A: the largest norm of an action."""
+    parameter_bound: float = 1.0
+    """B: the largest norm of the unknown parameter μ*."""
+    regularization: float | None = None
+    """λ of the ridge regression; 1/B² by default, as in the paper."""
+    mean_bound: float = 1.0
+    """The largest |⟨a, μ*⟩|."""
+    clip_rewards: bool = True
+    """Clip rewards to ±(mean_bound + noise_range). Clean ones lie within, so this only undoes corruption."""
+    exploration: float = 0.0
+    """The probability of playing a uniformly drawn action instead, so that every action has a propensity > 0."""
+    trials: int | Sequence[int] | None = None
+    """Run a batch: the number of trials, or which ones. By default a single trial, without a batch axis."""
+    seed: int | tuple[int, int] | None = None
+    """Of the policy's own draws; (s, 5) makes a single policy equal to trial 5 of a batch with seed s."""
+
+    def __post_init__(self) -> None:
+        self.dim = integer("dim", self.dim, least=1)
+        for name in ("noise_range", "action_bound", "parameter_bound", "mean_bound"):
+            setattr(self, name, positive(name, getattr(self, name)))
+        if self.regularization is None:
+            self.regularization = 1.0 / self.parameter_bound**2
+        self.regularization = positive("regularization", self.regularization)
+        self.exploration = within("exploration", self.exploration, 0.0, 1.0)
+        self.seed = read_seed(self.seed)
+        numbers = read_trials(self.trials, self.seed)
+        entropy = self.seed[0] if isinstance(self.seed, tuple) else self.seed
+        self._stream = RoundStream(seed=entropy, trials=numbers, stream=POLICY, width=4)
+        self._single, self._batch = self.trials is None, len(numbers)
+        self._rows = np.arange(self._batch)
+        self._zeros: Ints = np.zeros(self._batch, dtype=np.int64)
+        self._zeros.flags.writeable = False
+        self._round = 0
+        self._updates: Ints = np.zeros(self._batch, dtype=np.int64)
+        self._start()
+        self._made = True
+
+    _made = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._made and name[0] != "_":
+            raise AttributeError(f"{name} is fixed once a policy is made; make a new policy to change it")
+        object.__setattr__(self, name, value)
+
+    # What a policy defines.
+
+    def _start(self) -> None:
+        """Check the parameters of its own and make the state of a policy that has seen nothing; calls super's."""
+
+    @abstractmethod
+    def _search(self, actions: Floats | Region, level: Ints) -> Search:
+        """The optimistic actions of every trial at these levels (B,); a finite set is (B, K, d)."""
+
+    @abstractmethod
+    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        """Fold in one reward per trial. All of it is checked; a trial without a reward has weight 0."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the state by name. `from_state` writes into them."""
+
+    @abstractmethod
+    def estimate(self) -> Ellipsoid:
+        """A confidence ellipsoid for μ*; its ``center`` is the ridge estimate."""
+
+    def _weights(self, sigma: Floats) -> Floats:
+        """What an observation counts whose noise has standard deviation σ, (B,)."""
+        return np.ones(len(sigma))
+
+    def _draw_level(self, uniform: Floats) -> Ints:
+        """The level of each trial from a uniform number: 0 for a policy without levels."""
+        return self._zeros
+
+    def _read_level(self, level: ArrayLike) -> Ints:
+        """The level (B,) that a decision carries, checked."""
+        return self._zeros
+
+    def _chances(self, actions: Floats) -> Floats:
+        """The probability (B, K) of each action by optimism alone."""
+        maximisers = self._search(actions, self._zeros).optimum.maximisers
+        assert maximisers is not None
+        return maximisers / maximisers.sum(axis=1, keepdims=True)
+
+    # What a caller uses.
+
+    def choose(self, actions: Actions, sigma: ArrayLike | None = None, *, propensity: bool = False) -> Decision:
+        """Choose an action: from an array (K, d), in a batch (B, K, d) or one (K, d) for all; or from an infinite set.
+
+        ``sigma`` bounds the standard deviation of the rewards, for all actions or for each. Left out, it is
+        ``noise_range``, which bounds it always.
+        """
+        offered = self._read_actions(actions)
+        spread = self._read_sigma(sigma, offered)
+        if self.exploration > 0.0 and not isinstance(offered, np.ndarray):
+            raise ValueError("exploration needs a finite decision set; make the policy with exploration=0")
+        draws = self._stream.at(self._round + 1)
+        level = self._draw_level(draws[:, _LEVEL])
+        search = self._search(offered, level)
+        index, explored = self._pick(offered, search.optimum, draws)
+        action = offered[self._rows, index] if isinstance(offered, np.ndarray) else search.optimum.points
+        assert action is not None
+        # In the order of Decision's fields after the action.
+        rest = [
+            index,
+            spread[self._rows, index] if spread.ndim == 2 else spread,
+            search.optimum.values,
+            level,
+            search.empty,
+            search.cascade,
+            explored,
+            search.optimum.certified,
+        ]
+        if propensity:
+            rest.append(self._propensities(offered)[self._rows, index])
+        self._round += 1
+        if self._single:
+            return Decision(self._round, action[0], *[array.item() for array in rest])
+        return Decision(self._round, action, *rest)
+
+    def update(
+        self,
+        decision: Decision,
+        reward: ArrayLike,
+        sigma: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+    ) -> None:
+        """Learn from the reward of a decision: at once, later, in any order, or never.
+
+        In a batch, trials whose ``mask`` is false have no reward and learn nothing. ``sigma`` is for callers
+        who learn it with the reward; otherwise it is the decision's.
+        """
+        keep = None if mask is None else read_mask(mask, self._batch)
+        rewards = read_rewards(reward, keep, batch=self._batch, single=self._single)
+        spread = self._read_sigma(decision.sigma if sigma is None else sigma, None)
+        action = read_action(
+            decision.action, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound
+        )
+        self._fold(action, rewards, spread, self._read_level(decision.level), keep)
+        self._round = max(self._round, decision.round)
+
+    def warm_start(
+        self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, level: ArrayLike | None = None
+    ) -> None:
+        """Learn from logged rounds: actions (n, d), rewards (n,), in a batch with a leading axis of trials.
+
+        Each counts as a round. ``level``, if it was logged, is (n,) or (B, n); otherwise levels are drawn.
+        """
+        played = self._read_actions(actions)
+        if not isinstance(played, np.ndarray):
+            raise ValueError("a warm start needs the logged actions as an array")
+        shape = self._batch, played.shape[1]
+        returns = as_floats("rewards", rewards)
+        if returns.shape != (shape[1:] if self._single else shape) or not np.isfinite(returns).all():
+            raise ValueError(f"rewards must be finite, one for each of the {shape[1]} actions; got {returns.shape}")
+        spread = self._read_sigma(sigma, played)
+        spread = np.broadcast_to(spread if spread.ndim == 2 else spread[:, None], shape)
+        self._check_sigma(spread)
+        if level is None:
+            rounds = range(self._round + 1, self._round + 1 + shape[1])
+            levels = [self._draw_level(self._stream.at(i)[:, _LEVEL]) for i in rounds]
+        else:
+            levels = [self._read_level(column) for column in np.broadcast_to(np.asarray(level), shape).T]
+        for i, column in enumerate(returns.reshape(shape).T):
+            self._fold(played[:, i], column, spread[:, i], levels[i], None)
+        self._round += shape[1]
+
+    def propensities(self, actions: Actions) -> Floats:
+        """The exact probability with which the next `choose` plays each of ``actions``: (K,), in a batch (B, K)."""
+        chances = self._propensities(self._read_actions(actions))
+        return chances[0] if self._single else chances
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the policy has learnt, as plain data: JSON values and, under ``arrays``, NumPy arrays."""
+        config = {item.name: getattr(self, item.name) for item in fields(self)}
+        if isinstance(self.trials, Sequence):
+            config["trials"] = list(self.trials)
+        return {
+            "format": _STATE_FORMAT,
+            "policy": type(self).__name__,
+            "config": config,
+            "round": self._round,
+            "arrays": {name: array.copy() for name, array in self._all_arrays().items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The policy that `state` was taken from; it continues bit for bit."""
+        if (state.get("format"), state.get("policy")) != (_STATE_FORMAT, cls.__name__):
+            raise ValueError(
+                f"this is not a state of {cls.__name__} in format {_STATE_FORMAT}, "
+                f"but of {state.get('policy')} in format {state.get('format')}"
+            )
+        policy = cls(**state["config"])
+        for name, array in policy._all_arrays().items():
+            saved = np.asarray(state["arrays"].get(name))
+            if saved.shape != array.shape or saved.dtype != array.dtype:
+                raise ValueError(
+                    f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
+                    f"but is {saved.dtype} of shape {saved.shape}"
+                )
+            array[...] = saved
+        policy._round = integer("round", state["round"], least=0)
+        return policy
+
+    # How.
+
+    def _all_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"updates": self._updates, **self._arrays()}
+
+    def _read_actions(self, actions: Actions) -> Floats | Region:
+        return read_actions(actions, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound)
+
+    def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
+        count = offered.shape[1] if isinstance(offered, np.ndarray) else None
+        known = float(self.noise_range) if sigma is None else sigma
+        return read_sigma(known, batch=self._batch, actions=count, single=self._single)
+
+    def _fold(self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, keep: Bools | None) -> None:
+        self._check_sigma(sigma)
+        if self.clip_rewards:
+            reach = self.mean_bound + self.noise_range
+            rewards = np.minimum(np.maximum(rewards, -reach), reach)
+        weights = self._weights(sigma)
+        self._learn(actions, rewards, weights if keep is None else weights * keep, level)
+        self._updates += 1 if keep is None else keep
+
+    def _check_sigma(self, sigma: Floats) -> None:
+        """Refuse a σ that the policy can't weigh by."""
+
+    def _propensities(self, offered: Floats | Region) -> Floats:
+        if not isinstance(offered, np.ndarray):
+            raise ValueError("propensities need a finite decision set")
+        return (1.0 - self.exploration) * self._chances(offered) + self.exploration / offered.shape[1]
+
+    def _pick(self, offered: Floats | Region, optimum: Optimum, draws: Floats) -> tuple[NDArray[np.intp], Bools]:
+        """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""
+        explored = np.zeros(self._batch, dtype=bool)
+        if optimum.maximisers is None or not isinstance(offered, np.ndarray):
+            return np.full(self._batch, -1), explored
+        index = _one_of(optimum.maximisers, draws[:, _TIE])
+        if self.exploration > 0.0:
+            explored = draws[:, _EXPLORE] < self.exploration
+            index = np.where(explored, (draws[:, _UNIFORM] * offered.shape[1]).astype(np.intp), index)
+        return index, explored
+
+
+def _one_of(maximisers: Bools, uniform: Floats) -> NDArray[np.intp]:
+    """One of each row's maximisers (B, K), uniformly."""
+    if np.count_nonzero(maximisers) == len(maximisers):  # no ties
+        return maximisers.argmax(axis=1)
+    rank = (uniform * maximisers.sum(axis=1)).astype(np.intp)
+    return (maximisers.cumsum(axis=1) > rank[:, None]).argmax(axis=1)

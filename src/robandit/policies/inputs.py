@@ -1,0 +1,167 @@
+"""Reading what callers pass: shapes, ranges, and errors that name the value. Nothing further in checks again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robandit.actions import Box, Polytope, Region
+from robandit.ellipsoid import Ellipsoid
+from robandit.ridge import Bools, Floats
+
+Ints: TypeAlias = NDArray[np.int64]
+Actions: TypeAlias = ArrayLike | Region | Polytope
+Seed: TypeAlias = int | tuple[int, int]
+
+_SLACK = 1e-9  # by how much ‖a‖ may exceed its bound through rounding
+
+
+def positive(name: str, value: object) -> float:
+    """A finite number above zero."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return float(value)
+
+
+def within(name: str, value: object, low: float, high: float) -> float:
+    """A number from low to high."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not low <= float(value) <= high:
+        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+    return float(value)
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """A whole number that is not too small."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def read_seed(seed: int | Sequence[int] | None) -> Seed:
+    """A seed, or (seed, trial); a fresh one from the operating system if there is none."""
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(seed, Sequence):
+        if len(seed) != 2:
+            raise ValueError(f"seed must be an integer or (seed, trial), got {seed!r}")
+        return integer("seed", seed[0], 0), integer("the trial in seed", seed[1], 0)
+    return integer("seed", seed, 0)
+
+
+def read_trials(trials: int | Sequence[int] | None, seed: Seed) -> tuple[int, ...]:
+    """The trial numbers of a batch; of a single policy, the one its seed names."""
+    if trials is None:
+        return (seed[1] if isinstance(seed, tuple) else 0,)
+    if isinstance(seed, tuple):
+        raise ValueError(f"seed {seed!r} names a trial, which only a policy without `trials` can be")
+    if isinstance(trials, Sequence):
+        numbers = tuple(integer("trials", number, 0) for number in trials)
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError(f"trials must be distinct trial numbers, at least one, got {trials!r}")
+        return numbers
+    return tuple(range(integer("trials", trials, 1)))
+
+
+def read_actions(actions: Actions, *, dim: int, batch: int, single: bool, bound: float) -> Floats | Region:
+    """A finite set as (B, K, dim), or a region; every action's norm is at most ``bound``."""
+    if isinstance(actions, (Ellipsoid, Box)):
+        return _read_region(actions, dim, bound)
+    array = as_floats("actions", actions.vertices if isinstance(actions, Polytope) else actions)
+    if array.ndim == 2:
+        array = array[None] if batch == 1 else np.broadcast_to(array, (batch, *array.shape))
+    elif single:
+        array = array[None]  # one axis too many or too few, as the next line finds
+    if array.ndim != 3 or array.shape[0] != batch or array.shape[2] != dim or array.shape[1] == 0:
+        wanted = f"(K, {dim})" if single else f"({batch}, K, {dim}) or (K, {dim})"
+        raise ValueError(f"actions must be {wanted} with K >= 1, got {array.shape[1:] if single else array.shape}")
+    _check_norms(array, bound)
+    return array
+
+
+def read_action(action: ArrayLike, *, dim: int, batch: int, single: bool, bound: float) -> Floats:
+    """The action (B, dim) that a decision carries."""
+    array = as_floats("the decision's action", action)
+    if array.shape != ((dim,) if single else (batch, dim)):
+        raise ValueError(f"the decision's action has shape {array.shape}: it is not one of this policy's")
+    array = array.reshape(batch, dim)
+    _check_norms(array[:, None, :], bound)
+    return array
+
+
+def _check_norms(actions: Floats, bound: float) -> None:
+    """Refuse actions (B, K, d) that are not finite or too long."""
+    if np.maximum.reduce(np.vecdot(actions, actions), axis=None) <= (bound * (1.0 + _SLACK)) ** 2:  # not so for NaN
+        return
+    if not np.isfinite(actions).all():
+        at = np.argwhere(~np.isfinite(actions))[0]
+        raise ValueError(f"actions must be finite, got {actions[tuple(at)]} in action {at[1]}, feature {at[2]}")
+    norms = np.linalg.norm(actions, axis=2)
+    raise ValueError(
+        f"actions must have norm <= action_bound = {bound:g}, but action {norms.max(axis=0).argmax()} has "
+        f"{norms.max():g}; scale the features or raise action_bound"
+    )
+
+
+def _read_region(region: Region, dim: int, bound: float) -> Region:
+    if region.dim != dim:
+        raise ValueError(f"the decision set has dimension {region.dim}, the policy {dim}")
+    if isinstance(region, Ellipsoid) and region.center.ndim != 1:
+        raise ValueError("an ellipsoid of actions must be a single one, shared by all trials")
+    reach = region.farthest().values[0]
+    if not reach <= bound * (1.0 + _SLACK):
+        raise ValueError(f"actions must have norm <= action_bound = {bound:g}, but the set reaches {reach:g}")
+    return region
+
+
+def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: bool) -> Floats:
+    """Standard deviations as (B,), or as (B, K) where each of K ``actions`` has its own."""
+    if isinstance(sigma, float) and 0.0 <= sigma < np.inf:
+        return np.array([sigma] * batch)  # the common case, at once
+    array = as_floats("sigma", sigma)
+    if not (array.min(initial=0.0) >= 0.0 and array.max(initial=0.0) < np.inf):
+        raise ValueError(f"sigma must be finite and >= 0, got {first_bad(array, array >= 0.0)}")
+    per_action = array.ndim == 2 or (single and array.ndim == 1)
+    shape = (batch, actions) if per_action and actions is not None else (batch,)
+    if array.ndim <= len(shape) and all(a in (1, b) for a, b in zip(array.shape[::-1], shape[::-1], strict=False)):
+        return np.broadcast_to(array, shape)
+    trials, each = ("", f"({actions},)") if single else (f", ({batch},)", f"({batch}, {actions})")
+    wanted = f"one number{trials}" + (f" or {each}" if actions is not None else "")
+    raise ValueError(f"sigma must be {wanted}, got shape {array.shape}")
+
+
+def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: bool) -> Floats:
+    """One finite reward per trial, (B,); where ``keep`` is false it is not looked at."""
+    if single and isinstance(reward, float) and keep is None and abs(reward) < np.inf:
+        return np.array([reward])  # the common case, at once
+    array = as_floats("reward", reward)
+    if array.shape != (() if single else (batch,)):
+        raise ValueError(f"reward must have shape {() if single else (batch,)}, got {array.shape}")
+    rewards = array.reshape(batch) if keep is None else np.where(keep, array, 0.0)
+    if not np.isfinite(rewards).all():
+        raise ValueError(f"reward must be finite, got {first_bad(rewards, np.isfinite(rewards))}")
+    return rewards
+
+
+def read_mask(mask: ArrayLike, batch: int) -> Bools:
+    """Which trials have a reward to learn from, (B,)."""
+    array = np.asarray(mask)
+    if array.dtype != bool or array.size != batch:
+        raise ValueError(f"mask must be {batch} booleans, got {array.dtype} of shape {array.shape}")
+    return array.reshape(batch)
+
+
+def as_floats(name: str, value: ArrayLike) -> Floats:
+    """An array of floats, or an error that names it."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers in an array: {error}") from None
+
+
+def first_bad(array: Floats, good: Bools) -> float:
+    """The first value that is not good or not finite."""
+    return float(array[~(good & np.isfinite(array))].flat[0])

@@ -1,0 +1,38 @@
+"""Every policy through the public checks, with ordinary settings and with awkward ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import robandit
+from robandit.checks import POLICY_CHECKS, MakePolicy
+from robandit.policies import Policy
+
+POLICIES: dict[str, MakePolicy] = {
+    "OFUL": lambda **kw: robandit.OFUL(noise_range=0.5, **kw),
+    "OFUL, fixed radius": lambda **kw: robandit.OFUL(noise_range=0.5, radius=0.3, **kw),
+    "OFUL, exploring": lambda **kw: robandit.OFUL(noise_range=0.5, exploration=0.3, **kw),
+    "WeightedOFUL": lambda **kw: robandit.WeightedOFUL(noise_range=0.5, radius_scale=0.01, **kw),
+    "RobustWeightedOFUL": lambda **kw: robandit.RobustWeightedOFUL(noise_range=0.5, corruption=3, **kw),
+    "Greedy": lambda **kw: robandit.Greedy(noise_range=0.5, **kw),
+    "MultiLevelWeightedOFUL": lambda **kw: robandit.MultiLevelWeightedOFUL(noise_range=0.5, horizon=1000, **kw),
+    "MultiLevelWeightedOFUL, cascading": lambda **kw: robandit.MultiLevelWeightedOFUL(
+        noise_range=0.5, horizon=1000, radius_scale=0.002, exploration=0.1, **kw
+    ),
+}
+
+
+def test_every_policy_is_here() -> None:
+    names = {name for name in robandit.__all__ if _is_policy(getattr(robandit, name))}
+    assert names == {name.split(",")[0] for name in POLICIES}
+
+
+def _is_policy(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Policy) and thing is not Policy
+
+
+@pytest.mark.parametrize("check", POLICY_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy(name: str, check: Callable[[MakePolicy], None]) -> None:
+    check(POLICIES[name])

@@ -1,0 +1,69 @@
+"""The house: imports flow one way, and the core needs NumPy alone."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import robandit
+
+SOURCE = Path(robandit.__file__).parent
+
+# From the ground up; a module imports only what stands before it.
+ORDER = [
+    "ridge",
+    "secular",
+    "ellipsoid",
+    "streams",
+    "radius",
+    "actions",
+    "policies.inputs",
+    "policies.base",
+    "policies.confidence",
+    "policies.greedy",
+    "policies.oful",
+    "policies.weighted_oful",
+    "policies.robust_weighted_oful",
+    "policies.multi_level_weighted_oful",
+    "policies",
+    "checks",
+]
+
+
+def modules() -> dict[str, Path]:
+    paths = (path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+    return {".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "robandit":
+            if node.module == "robandit":
+                found |= {name.name for name in node.names}
+            else:
+                found.add(node.module.removeprefix("robandit."))
+    return found
+
+
+def test_every_module_has_its_place() -> None:
+    assert set(modules()) == set(ORDER)
+
+
+def test_imports_flow_one_way() -> None:
+    for name, path in modules().items():
+        for other in imported(path):
+            assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
+
+
+def test_the_core_imports_numpy_alone() -> None:
+    code = "import sys, robandit; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'cvxpy') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_functions_fit_a_screen() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 50, f"{path.name}: {node.name} is too long"
