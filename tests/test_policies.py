@@ -505,3 +505,17 @@ def test_rounds_and_levels_are_visible() -> None:
     decisions = [policy.choose([[1.0, 0.0], [0.0, 1.0]]) for _ in range(64)]
     assert all(b.round == a.round + 1 for a, b in pairwise(decisions))
     assert {1, 2, 3} <= {decision.level for decision in decisions}
+
+
+@pytest.mark.parametrize("kind", [robandit.OFUL, robandit.MultiLevelWeightedOFUL])
+def test_what_a_policy_hands_out_is_a_copy(kind: Any) -> None:
+    settings = {"horizon": 9} if kind is robandit.MultiLevelWeightedOFUL else {}
+    policy = kind(dim=2, noise_range=0.5, seed=1, trials=2, **settings)
+    policy.update(policy.choose([[0.6, 0.8]]), [0.4, 0.5])
+    before = kind.from_state(policy.state())
+    policy.estimate().center[:] = 9.0
+    policy.estimate().root[:] = 9.0
+    policy.state()["arrays"]["mean"][:] = 9.0
+    if settings:
+        policy.candidate(1).first.center[:] = 9.0
+    assert robandit.checks.same_state(policy, before)

@@ -107,7 +107,7 @@ class Policy(ABC):
             setattr(self, name, positive(name, getattr(self, name)))
         if self.regularization is None:
             self.regularization = 1.0 / self.parameter_bound**2
-        self.regularization = positive("regularization", self.regularization)
+        self.regularization = self._lambda = positive("regularization", self.regularization)
         self.exploration = within("exploration", self.exploration, 0.0, 1.0)
         self.seed = read_seed(self.seed)
         numbers = read_trials(self.trials, self.seed)
@@ -309,7 +309,8 @@ class Policy(ABC):
             rewards = np.minimum(np.maximum(rewards, -reach), reach)
         weights = self._weights(sigma)
         self._learn(actions, rewards, weights if keep is None else weights * keep, level)
-        self._updates += 1 if keep is None else keep
+        updates = self._updates
+        updates += 1 if keep is None else keep
 
     def _check_sigma(self, sigma: Floats) -> None:
         """Refuse a σ that the policy can't weigh by."""

@@ -38,7 +38,7 @@ class Confident(Policy):
             action_bound=self.action_bound,
             parameter_bound=self.parameter_bound,
             delta=self.delta,
-            regularization=float(self.regularization or 0.0),
+            regularization=self._lambda,
             sigma_floor=self._floor(),
         )
 
@@ -80,7 +80,7 @@ class OneEllipsoid(Policy):
 
     def _start(self) -> None:
         super()._start()
-        self._ridge = Ridge(rows=self._batch, dim=self.dim, regularization=float(self.regularization or 0.0))
+        self._ridge = Ridge(rows=self._batch, dim=self.dim, regularization=self._lambda)
         self._never = np.zeros(self._batch, dtype=bool)
         self._never.flags.writeable = False
 

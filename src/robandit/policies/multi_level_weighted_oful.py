@@ -45,10 +45,11 @@ class MultiLevelWeightedOFUL(Weighted):
         super()._start()
         self.horizon = integer("horizon", self.horizon, least=1)
         self._lapsed = False
-        lam = float(self.regularization or 0.0)
-        self._all = Ridge(rows=self._batch, dim=self.dim, regularization=lam)  # from all rounds
+        self._all = Ridge(rows=self._batch, dim=self.dim, regularization=self._lambda)  # from all rounds
         # Row (ℓ − 1)·B + b is level ℓ of trial b. Its Σ_ℓ is kept, too: every round asks for a ‖·‖_{Σ_ℓ}.
-        self._level = Ridge(rows=self.levels * self._batch, dim=self.dim, regularization=lam, keep_precision=True)
+        self._level = Ridge(
+            rows=self.levels * self._batch, dim=self.dim, regularization=self._lambda, keep_precision=True
+        )
         self._tabulate()
 
     def _tabulate(self) -> None:
@@ -67,14 +68,14 @@ class MultiLevelWeightedOFUL(Weighted):
 
     def estimate(self) -> Ellipsoid:
         """The global ellipsoid with the radius β_{t,ℓmax}, which covers every corruption up to 2T."""
-        held = self._global(self._rows, np.full(self._batch, self.levels))
+        held = self._global(self._rows, np.full(self._batch, self.levels))[self._rows]  # a copy
         return held[0] if self._single else held
 
     def candidate(self, level: int) -> Intersection:
         """C′_{t,ℓ} of line 8, the confidence set of one level before the cascade."""
         if not 1 <= level <= self.levels:
             raise ValueError(f"level must lie in 1 … {self.levels}, got {level}")
-        held = self._candidate(self._rows, np.full(self._batch, level))
+        held = self._candidate(self._rows, np.full(self._batch, level))[self._rows]  # a copy
         return held[0] if self._single else held
 
     def level_probabilities(self) -> Floats:
