@@ -1,6 +1,7 @@
 """The policies against plain transcriptions of the paper, and what the paper says of their randomness."""
 
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -282,11 +283,12 @@ def test_a_warm_start_of_a_batch() -> None:
     ("arguments", "message"),
     [
         ((np.ones((2, 3)) * 0.1, [0.1]), "one for each of the 2 actions"),
-        ((np.ones((2, 3)) * 0.1, [0.1, np.nan]), "rewards must be finite"),
+        ((np.ones((2, 3)) * 0.1, [0.1, np.nan]), "rewards must be finite, got nan"),
+        ((np.ones((2, 3)) * 0.1, [0.1, 0.1], 0.1, [1, 2, 3]), "level must be one for each of the 2 actions"),
         ((np.ones((2, 3)), [0.1, 0.1]), "norm <= action_bound"),
         ((robandit.Ball(3), [0.1]), "logged actions as an array"),
         ((np.ones((2, 3)) * 0.1, [0.1, 0.1], 0.1, [1, 99]), "must lie in 1 … 8, got"),
-        ((np.ones((2, 3)) * 0.1, [0.1, 0.1], 0.1, [1.5, 1.0]), "integers"),
+        ((np.ones((2, 3)) * 0.1, [0.1, 0.1], 0.1, [1.5, 1.0]), "level must be an integer"),
     ],
 )
 def test_a_bad_warm_start_changes_nothing(arguments: Any, message: str) -> None:
@@ -395,21 +397,25 @@ BAD_SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("dim must be an integer >= 1, got 0", {"dim": 0}),
     ("dim must be an integer >= 1, got 2.0", {"dim": 2.0}),
     ("dim must be an integer >= 1, got True", {"dim": True}),
-    ("noise_range must be a finite number > 0, got 0", {"noise_range": 0}),
-    ("noise_range must be a finite number > 0, got nan", {"noise_range": float("nan")}),
-    ("noise_range must be a finite number > 0, got 'big'", {"noise_range": "big"}),
-    ("action_bound must be a finite number > 0, got -1", {"action_bound": -1}),
-    ("parameter_bound must be a finite number > 0, got inf", {"parameter_bound": float("inf")}),
-    ("mean_bound must be a finite number > 0, got 0", {"mean_bound": 0}),
-    ("regularization must be a finite number > 0, got -1", {"regularization": -1}),
-    ("delta must be a finite number > 0, got 0", {"delta": 0}),
+    ("noise_range must be a number > 0 .*, got 0", {"noise_range": 0}),
+    ("noise_range must be a number > 0 .*, got nan", {"noise_range": float("nan")}),
+    ("noise_range must be a number > 0 .*, got 'big'", {"noise_range": "big"}),
+    ("action_bound must be a number > 0 .*, got -1", {"action_bound": -1}),
+    ("parameter_bound must be a number > 0 .*, got inf", {"parameter_bound": float("inf")}),
+    ("mean_bound must be a number > 0 .*, got 0", {"mean_bound": 0}),
+    ("regularization must be a number > 0 .*, got -1", {"regularization": -1}),
+    ("delta must be a number > 0 .*, got 0", {"delta": 0}),
     ("delta must be below 1, got 1", {"delta": 1}),
-    ("radius_scale must be a finite number > 0, got 0", {"radius_scale": 0}),
-    (r"radius must be a number in \[0, .*\], got -1", {"radius": -1}),
-    (r"sigma_floor must be a number in \[0, .*\], got -1", {"sigma_floor": -1}),
-    (r"corruption must be a number in \[0, .*\], got -1", {"corruption": -1}),
-    (r"exploration must be a number in \[0, 1\], got 1.5", {"exploration": 1.5}),
+    ("radius_scale must be a number > 0 .*, got 0", {"radius_scale": 0}),
+    ("radius, if not 0, must be a number > 0 .*, got -1", {"radius": -1}),
+    ("sigma_floor, if not 0, must be a number > 0 .*, got -1", {"sigma_floor": -1}),
+    ("corruption, if not 0, must be a number > 0 .*, got -1", {"corruption": -1}),
+    ("exploration must be a number from 0 to 1, got 1.5", {"exploration": 1.5}),
+    ("sigma_floor must be > 0, got 0", {"sigma_floor": 0}),
+    ("parameter_bound must be a number > 0 .*, got 1e", {"parameter_bound": 1e200}),
+    ("clip_rewards must be True or False, got 'no'", {"clip_rewards": "no"}),
     ("trials must be an integer >= 1, got 0", {"trials": 0}),
+    ("trials must be an integer >= 1, got 2.5", {"trials": 2.5}),
     ("trials must be distinct trial numbers", {"trials": [1, 1]}),
     ("trials must be distinct trial numbers", {"trials": []}),
     ("trials must be an integer >= 0, got -1", {"trials": [-1]}),
@@ -439,7 +445,7 @@ def test_zero_sigma_where_it_matters() -> None:
     policy = robandit.WeightedOFUL(dim=2, noise_range=0.5, sigma_floor=0.0, seed=1, radius=1.0)
     decision = policy.choose([[1.0, 0.0]], sigma=0.0)
     before = policy.state()
-    with pytest.raises(ValueError, match="sigma must be > 0 where sigma_floor is 0, got 0"):
+    with pytest.raises(ValueError, match="sigma must be > 0 .* where sigma_floor is 0, got 0"):
         policy.update(decision, 0.1)
     assert np.array_equal(policy.state()["arrays"]["mean"], before["arrays"]["mean"])
     floored = robandit.WeightedOFUL(dim=2, noise_range=0.5, seed=1)
@@ -488,8 +494,80 @@ def test_a_state_is_refused_by_another_policy_or_if_it_is_broken() -> None:
     with pytest.raises(ValueError, match=r"array 'mean' should be float64 of shape \(2, 2\)"):
         robandit.OFUL.from_state(broken)
     missing = {**state, "arrays": {k: v for k, v in state["arrays"].items() if k != "root"}}
-    with pytest.raises(ValueError, match="array 'root'"):
+    with pytest.raises(ValueError, match=r"arrays should be .*'root'.*, but are"):
         robandit.OFUL.from_state(missing)
+    for broken in (
+        {**state, "arrays": {**state["arrays"], "mean": np.full((2, 2), np.nan)}},
+        {**state, "arrays": {**state["arrays"], "updates": np.array([-1, 0])}},
+        {**state, "config": {**state["config"], "colour": "red"}},
+        {key: value for key, value in state.items() if key != "round"},
+        {**state, "round": -1},
+    ):
+        with pytest.raises(ValueError, match="impossible numbers|is broken|round must be"):
+            robandit.OFUL.from_state(broken)
+
+
+def test_numpy_settings_make_a_state_of_plain_json() -> None:
+    policy = robandit.MultiLevelWeightedOFUL(
+        dim=np.int64(2),
+        noise_range=np.float32(0.5),
+        horizon=np.int32(9),
+        trials=np.array([3, 4]),
+        seed=np.int64(1),
+        clip_rewards=np.True_,
+    )
+    policy.update(replace(policy.choose([[0.6, 0.8]]), round=np.int64(1)), [0.1, 0.2])
+    state = policy.state()
+    restored = json.loads(json.dumps({key: value for key, value in state.items() if key != "arrays"}))
+    again = robandit.MultiLevelWeightedOFUL.from_state({**restored, "arrays": state["arrays"]})
+    assert robandit.checks.same_state(policy, again)
+
+
+def test_a_masked_trial_needs_no_sigma() -> None:
+    policy = robandit.WeightedOFUL(dim=2, noise_range=0.5, trials=2, seed=1)
+    decision = policy.choose([[0.6, 0.8]])
+    policy.update(decision, [0.3, np.nan], sigma=[0.4, np.nan], mask=[True, False])
+    assert policy.state()["arrays"]["updates"].tolist() == [1, 0]
+
+
+def test_memory_order_does_not_change_a_bit() -> None:
+    rng = np.random.default_rng(2)
+    one, other = (robandit.OFUL(dim=7, noise_range=0.5, seed=1, trials=3) for _ in range(2))
+    for _ in range(50):
+        actions = rng.uniform(-0.3, 0.3, (3, 9, 7))
+        a, b = one.choose(actions), other.choose(np.asfortranarray(actions))
+        assert np.array_equal(a.value, b.value) and np.array_equal(a.index, b.index)
+        one.update(a, a.action[:, 0])
+        other.update(b, b.action[:, 0])
+    assert robandit.checks.same_state(one, other)
+
+
+def test_single_precision_unit_vectors_are_short_enough() -> None:
+    actions = np.random.default_rng(0).normal(size=(50, 30)).astype(np.float32)
+    actions /= np.linalg.norm(actions, axis=1, keepdims=True)
+    robandit.OFUL(dim=30, noise_range=0.5).choose(actions)
+
+
+@pytest.mark.parametrize("reward", [np.ma.masked, "0.5", 1j, None], ids=["masked", "text", "complex", "none"])
+def test_rewards_that_are_no_numbers(reward: Any) -> None:
+    policy = robandit.OFUL(dim=1, noise_range=0.5)
+    with pytest.raises(ValueError, match="reward must be real numbers, got"):
+        policy.update(policy.choose([[1.0]]), reward)
+
+
+def test_greedy_learns_on_a_ball_from_nothing() -> None:
+    policy = robandit.Greedy(dim=2, noise_range=0.5)
+    for _ in range(20):
+        decision = policy.choose(robandit.Ball(2))
+        policy.update(decision, float(decision.action @ [0.6, 0.5]))
+    assert float(decision.action @ [0.6, 0.5]) > 0.5
+
+
+def test_policies_can_be_pickled_by_those_who_trust_the_pickle() -> None:
+    for kind, extra in ((robandit.OFUL, {}), (robandit.MultiLevelWeightedOFUL, {"horizon": 9})):
+        policy = kind(dim=2, noise_range=0.5, seed=1, **extra)
+        policy.update(policy.choose([[0.6, 0.8]]), 0.1)
+        assert robandit.checks.same_state(policy, pickle.loads(pickle.dumps(policy)))
 
 
 def test_unseeded_policies_differ_and_can_be_repeated() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pytest
@@ -130,33 +129,40 @@ class Rows:
 def histories(draw: st.DrawFn) -> Rows:
     """Up to 400 observations, of arms that are fresh, few, or nearly parallel."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dim, rounds = draw(st.integers(1, 30)), draw(st.integers(1, 400))
+    dim, rounds = draw(st.integers(1, 30)), int(rng.integers(1, draw(st.sampled_from([10, 400]))))
     kind, few = draw(st.sampled_from(["fresh", "few", "parallel"])), draw(st.integers(1, 5))
     arms = rng.normal(size=(rounds if kind == "fresh" else few, dim))
     if kind == "parallel":
         arms = arms[0] + 1e-3 * arms
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-    low, high = sorted((draw(st.floats(-4, 4)), draw(st.floats(-4, 4))))
+    low, high = draw(st.sampled_from([(-4, 4), (2, 4), tuple(np.sort(rng.uniform(-4, 4, size=2)))]))
     actions = arms[rng.integers(len(arms), size=rounds)] * rng.uniform(0.1, 1.0, size=(rounds, 1))
     rewards = actions @ rng.normal(size=dim) + draw(st.floats(0, 1)) * rng.normal(size=rounds)
-    return Rows(actions, rewards, 10.0 ** rng.uniform(low, high, size=rounds), 10.0 ** draw(st.floats(-3, 3)))
+    return Rows(actions, rewards, 10.0 ** rng.uniform(low, high, size=rounds), 10.0 ** draw(st.integers(-3, 3)))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=120, deadline=None, derandomize=True, database=None)
 @given(rows=histories())
 def test_updates_match_the_textbook(rows: Rows) -> None:
-    """μ, S Sᵀ, widths, log det and Σ, to a small multiple of ε √(λ_max(Σ)/λ): S shrinks from 1/√λ to 1/√λ_max."""
+    """μ, S Sᵀ, widths, log det and Σ, to a few ε √(λ_max(Σ)/λ), as S shrinks from 1/√λ to 1/√λ_max, times √rounds.
+
+    Where rewards cancel, μ is small beside them, and its error is measured against √(Σ w r²) ≥ ‖μ‖_Σ.
+    """
     exact, ridge = rows.exact, rows.fit(keep_precision=True)
-    unit = EPS * np.sqrt(exact.largest / rows.regularization)
+    unit = EPS * np.sqrt(exact.largest / rows.regularization * len(rows.rewards))
     errors = {
         "mean": exact.mean_error(ridge.mean[0]),
         "root": root_error(ridge.root[0], exact),
         "widths": np.abs(np.linalg.norm(rows.actions @ ridge.root[0], axis=1) / exact.widths(rows.actions) - 1).max(),
         "log det": np.abs(ridge.log_det[0] - exact.log_det) / (1 + np.abs(exact.log_det)),
     }
+    assert max(errors.values()) <= 1e-10
+    errors["mean"] *= (
+        float(exact.norm(exact.mean) / np.sqrt(rows.weights @ rows.rewards**2)) if exact.mean.any() else 1.0
+    )
     for name, error in errors.items():
-        assert note(f"textbook: {name}", error) <= 1e-11
-        assert note(f"textbook: {name}, in ε √(λ_max/λ)", error / unit) <= 30
+        note(f"textbook: {name}", error)
+        assert note(f"textbook: {name}, in ε √(rounds λ_max/λ)", error / unit) <= 5
     assert ridge.precision is not None
     off = np.abs(ridge.precision[0] - exact.precision).max() / np.abs(exact.precision).max()
     assert note("textbook: precision", off) <= 1e-13
@@ -214,7 +220,6 @@ def make_stream(rounds: int, seed: int = 0) -> Stream:
     return Stream(names, actions, rewards, weights)
 
 
-@cache
 def accuracy(rounds: int, regularization: float) -> dict[tuple[str, str], tuple[float, float]]:
     """Errors of μ and of the widths of the last arms played, per stream."""
     stream = make_stream(rounds)
@@ -233,41 +238,27 @@ def accuracy(rounds: int, regularization: float) -> dict[tuple[str, str], tuple[
     return errors
 
 
-orders = pytest.mark.parametrize("order", ORDERS)
-pools = pytest.mark.parametrize("pool", POOLS)
+def missed(rounds: int, regularization: float) -> set[tuple[str, str]]:
+    """The streams that miss the bar, in μ or in the widths."""
+    return {name for name, errors in accuracy(rounds, regularization).items() if max(errors) > BAR}
 
 
-@orders
-@pools
 @pytest.mark.parametrize("regularization", [1e-3, 1.0])
-def test_accuracy_over_many_updates(pool: str, order: str, regularization: float) -> None:
+def test_accuracy_over_many_updates(regularization: float) -> None:
     """2·10⁴ updates, condition up to 10¹⁰."""
-    mean, widths = accuracy(20_000, regularization)[pool, order]
-    assert mean <= BAR
-    assert widths <= BAR
+    assert not missed(20_000, regularization)
 
 
 @pytest.mark.slow
-@orders
-@pools
-def test_accuracy_over_a_million_updates(pool: str, order: str) -> None:
+def test_accuracy_over_a_million_updates() -> None:
     """λ = 5 makes the condition of a single replayed arm 10⁸."""
-    mean, widths = accuracy(1_000_000, 5.0)[pool, order]
-    assert mean <= BAR
-    assert widths <= BAR
+    assert not missed(1_000_000, 5.0)
 
 
 @pytest.mark.slow
-@orders
-@pools
-def test_accuracy_beyond_the_promised_condition(pool: str, order: str, request: pytest.FixtureRequest) -> None:
-    """λ = 1: condition 5·10⁸."""
-    if (pool, order) == ("one arm", "falling"):
-        reason = "widths 1.1e-7 too wide: late updates below half an ulp of S are lost"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
-    mean, widths = accuracy(1_000_000, 1.0)[pool, order]
-    assert mean <= BAR
-    assert widths <= BAR
+def test_accuracy_beyond_the_promised_condition() -> None:
+    """λ = 1 makes it 5·10⁸. Late updates below half an ulp of S are lost: falling weights leave widths 1.1e-7 off."""
+    assert missed(1_000_000, 1.0) <= {("one arm", "falling")}
 
 
 def sherman_morrison(rows: Rows) -> tuple[Float, Float]:

@@ -210,7 +210,7 @@ def check_conditions(task: Problem, x: Float) -> None:
 # ------------------------------------------------------------------------------------------ trust region
 
 
-@repeatable(400)
+@repeatable(250)
 @given(task=problems())
 def test_optimality_conditions(task: Problem) -> None:
     """In every case, hard ones included."""
@@ -225,7 +225,7 @@ def test_value_equals_the_dual(task: Problem) -> None:
     assert note("dual − value", abs(dual_bound(task) - value) / task.scale) <= TINY
 
 
-@repeatable(400)
+@repeatable(250)
 @given(case=planted())
 def test_planted_optima(case: tuple[Problem, float]) -> None:
     """The value is known in advance."""
@@ -359,7 +359,7 @@ def equations(draw: st.DrawFn) -> tuple[Float, Float]:
     return c, p
 
 
-@repeatable(400)
+@repeatable(250)
 @given(equation=equations())
 def test_secular_root(equation: tuple[Float, Float]) -> None:
     """Σ (c/(ρ + p))² = 1 at ρ > 0; at ρ = 0 the sum is at most 1."""

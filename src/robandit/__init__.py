@@ -1,5 +1,6 @@
 """robandit: bandits that can't be bought."""
 
+from robandit import checks
 from robandit.actions import Ball, Box, Polytope
 from robandit.ellipsoid import Ellipsoid, Intersection
 from robandit.policies import (
@@ -29,4 +30,5 @@ __all__ = [
     "Polytope",
     "RobustWeightedOFUL",
     "WeightedOFUL",
+    "checks",
 ]

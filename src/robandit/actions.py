@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,10 @@ CERTIFIED = 1e-9
 """An optimum is certified when a proven upper bound exceeds it by no more than this share."""
 
 _CORNERS = 12  # boxes of up to 2¹² corners are searched corner by corner
-_STARTS = 16  # random starts of the alternation, beside the axes
-_STEPS = 200
-_STALLED = 1e-11  # a step of the alternation that gains less, relatively, gains nothing
+_STARTS = 16  # random starts of a search, beside the axes
+_FINALISTS = 8  # how many of the corners found are improved further
+_STEPS = 100  # of a search; the best start gets ten times as many
+_STALLED = 1e-13  # a step that gains less, relatively, gains nothing
 _CLOSE = 1e-8  # κ to ‖Mᵀμ‖; the bound is flat there, so that it is off by the square of this
 
 
@@ -31,8 +33,8 @@ class Ball(Ellipsoid):
     """
 
     def __init__(self, dim: int, radius: float = 1.0) -> None:
-        if dim < 1:
-            raise ValueError(f"dim must be >= 1, got {dim}")
+        if not isinstance(dim, Integral) or dim < 1:
+            raise ValueError(f"dim must be an integer >= 1, got {dim!r}")
         super().__init__(center=np.zeros(dim), precision=np.eye(dim), radius=radius)
 
 
@@ -45,7 +47,7 @@ class Box:
 
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
         self.low, self.high = np.array(low, dtype=float), np.array(high, dtype=float)
-        if self.low.ndim != 1 or self.low.shape != self.high.shape:
+        if self.low.ndim != 1 or self.low.shape != self.high.shape or not self.low.size:
             raise ValueError(f"low and high must be (d,) alike, got {self.low.shape} and {self.high.shape}")
         if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
             raise ValueError("a Box must be bounded: low and high must be finite")
@@ -80,6 +82,8 @@ class Polytope:
         self.vertices = np.array(vertices, dtype=float)
         if self.vertices.ndim != 2 or not self.vertices.size:
             raise ValueError(f"vertices must be (V, d) with V >= 1, got {self.vertices.shape}")
+        if not np.isfinite(self.vertices).all():
+            raise ValueError("vertices must be finite: a Polytope is bounded")
 
 
 Region = Ellipsoid | Box
@@ -167,7 +171,8 @@ def _by_trust_region(region: Ellipsoid, confidence: Ellipsoid) -> tuple[Floats, 
         kappa = np.where(active, np.where(inside, length, 0.5 * (low + high)), kappa)
     along = np.vecdot(confidence.center + np.matvec(axes, x), region.center)
     kappa = np.where((kappa > 0) & region.center.any(), kappa, np.where(length > 0, length, 1.0))
-    points = region.center + np.matvec(reach, end / np.where(length > 0, length, 1.0)[:, None])
+    ahead = np.where(length[:, None] > 0, end, np.eye(region.dim)[0])  # where all directions are alike, any one
+    points = region.center + np.matvec(reach, ahead / np.where(length > 0, length, 1.0)[:, None])
     return along + length, points, along + 0.5 * (length**2 / kappa + kappa) * (length > 0)
 
 
@@ -182,25 +187,61 @@ def _best_corner(region: Region, confidence: Ellipsoid | Intersection) -> tuple[
 
 
 def _alternate(region: Region, confidence: Ellipsoid | Intersection) -> tuple[Floats, Floats]:
-    """Local optima by maximising over the action and the parameter in turn; the best over many starts."""
+    """The best local optimum from many starts, (n,) and (n, d)."""
     first = _first(confidence)
     axes = np.swapaxes(np.linalg.svd(first.root)[0], -1, -2)
     random = np.broadcast_to(_random_starts(region.dim), (len(axes), _STARTS, region.dim))
     starts = np.concatenate([first.center[:, None, :], axes, -axes, random], axis=1)
-    actions = region.support(starts).points  # (n, starts, d)
+    values, actions = _climb(region, confidence, region.support(starts).points, _STEPS)
+    best = np.argsort(-values, axis=1, kind="stable")[:, :_FINALISTS, None]
+    finalists = np.take_along_axis(actions, best, axis=1)
+    if isinstance(region, Box):
+        values, actions = _flip(region, confidence, finalists)
+    else:
+        values, actions = _climb(region, confidence, finalists[:, :1], 10 * _STEPS)
+    winner = np.arange(len(values)), values.argmax(axis=1)
+    return values[winner], actions[winner]
+
+
+def _climb(region: Region, confidence: Ellipsoid | Intersection, actions: Floats, steps: int) -> tuple[Floats, Floats]:
+    """Climb from actions (n, s, d) by maximising over the parameter and the action in turn.
+
+    Such steps never lose but can be short, so each goes further the way it went, by more and more as long as it gains.
+    """
     values, parameters = confidence.support(actions)
-    for _ in range(_STEPS):
-        moved = region.support(parameters).points
-        found = confidence.support(moved)
-        gained = found.values > values + _STALLED * np.abs(values)
-        live = np.asarray(gained.any(axis=1, keepdims=True))  # a trial stops by itself, whatever its companions do
+    previous, stretch = parameters, np.zeros(values.shape)
+    live = np.ones(values.shape, dtype=bool)
+    for _ in range(steps):
+        ahead = region.support(parameters + stretch[..., None] * (parameters - previous)).points
+        found = confidence.support(ahead)
+        gained = live & (found.values > values + _STALLED * np.abs(values))
+        live &= gained | (stretch > 0)  # stop where a plain step gains nothing
         if not live.any():
             break
-        values = np.where(live, found.values, values)
-        actions = np.where(live[..., None], moved, actions)
-        parameters = np.where(live[..., None], found.points, parameters)
-    best = np.arange(len(values)), values.argmax(axis=1)
-    return values[best], actions[best]
+        moved = gained[..., None]
+        values, actions = np.where(gained, found.values, values), np.where(moved, ahead, actions)
+        previous, parameters = np.where(moved, parameters, previous), np.where(moved, found.points, parameters)
+        stretch = np.where(gained, 1.5 * stretch + 0.5, 0.0)
+    return values, actions
+
+
+def _flip(box: Box, confidence: Ellipsoid | Intersection, corners: Floats) -> tuple[Floats, Floats]:
+    """Climb from corners (n, s, d) of a box by moving to the best neighbouring corner."""
+    values = confidence.support(corners).values
+    other = box.low + box.high
+    for _ in range(_STEPS):
+        n, s, d = corners.shape
+        neighbours = np.broadcast_to(corners[:, :, None, :], (n, s, d, d)).copy()
+        neighbours[..., np.arange(d), np.arange(d)] = other - corners
+        heights = confidence.support(neighbours.reshape(n, s * d, d)).values.reshape(n, s, d)
+        k = heights.argmax(axis=2)
+        best = np.take_along_axis(heights, k[..., None], axis=2)[..., 0]
+        gained = best > values + _STALLED * np.abs(values)
+        if not gained.any():
+            break
+        chosen = np.take_along_axis(neighbours, k[..., None, None], axis=2)[:, :, 0]
+        values, corners = np.where(gained, best, values), np.where(gained[..., None], chosen, corners)
+    return values, corners
 
 
 def _certify(region: Region, confidence: Intersection, values: Floats, points: Floats) -> Bools:

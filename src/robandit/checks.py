@@ -37,18 +37,23 @@ def check_inputs_are_untouched(make: MakePolicy) -> None:
     actions, sigma = _actions(0, 3), np.full(5, 0.1)
     before = actions.copy(), sigma.copy()
     decision = policy.choose(actions, sigma)
-    chosen = np.array(decision.action)
-    policy.update(decision, 0.3)
+    twin = make(dim=3, seed=1)
+    twin.update(twin.choose(actions.copy(), sigma), 0.3)
     assert np.array_equal(actions, before[0]) and np.array_equal(sigma, before[1]), "an input was modified"
     actions[:] = 7.0
-    assert np.array_equal(decision.action, chosen), "the decision changes with the caller's array"
+    policy.update(decision, 0.3)
+    assert same_state(policy, twin), "the decision, or what is learnt from it, changes with the caller's array"
+    policy.estimate().center[:] = 7.0
+    policy.state()["arrays"]["updates"][:] = 7
+    assert same_state(policy, twin), "what the policy hands out is no copy of its state"
 
 
 def check_seed_decides(make: MakePolicy) -> None:
     """The same seed makes the same choices, whatever else draws random numbers meanwhile."""
     first = _play(make(dim=3, seed=5))
-    np.random.default_rng().random(7)
+    outside = np.random.get_state()  # noqa: NPY002 - to see that the global generator is left alone
     assert _same_all(first, _play(make(dim=3, seed=5))), "two policies with the same seed differ"
+    assert repr(outside) == repr(np.random.get_state()), "the global random generator was used"  # noqa: NPY002
 
 
 def check_batch_equals_singles(make: MakePolicy) -> None:
@@ -143,6 +148,20 @@ def check_propensities(make: MakePolicy) -> None:
         policy.update(decision, float(_rewards(round_, decision.action)))
 
 
+def check_propensities_are_frequencies(make: MakePolicy) -> None:
+    """Over many trials, the actions are played as often as their propensities say: within five standard deviations."""
+    policy = make(dim=2, seed=5, trials=400)
+    surplus, variance = np.zeros(5), np.zeros(5)
+    for round_ in range(20):
+        actions = _actions(round_, 2)
+        chances = policy.propensities(actions)
+        decision = policy.choose(actions)
+        surplus += np.bincount(decision.index, minlength=5) - chances.sum(axis=0)
+        variance += (chances * (1.0 - chances)).sum(axis=0)
+        policy.update(decision, _rewards(round_, decision.action))
+    assert (np.abs(surplus) <= 5.0 * np.sqrt(variance) + 1e-9).all(), f"played too often or too seldom by {surplus}"
+
+
 def check_bad_input_changes_nothing(make: MakePolicy) -> None:
     """Bad input raises ValueError with a message, and leaves the policy as it was."""
     policy = make(dim=3, seed=5)
@@ -164,6 +183,7 @@ POLICY_CHECKS: Sequence[Callable[[MakePolicy], None]] = (
     check_odd_decision_sets,
     check_ties_are_broken_at_random,
     check_propensities,
+    check_propensities_are_frequencies,
     check_bad_input_changes_nothing,
 )
 
@@ -217,6 +237,8 @@ def _bad_calls(policy: Policy, good: Decision) -> list[tuple[str, Callable[[], o
         "a decision with a NaN action": (replace(good, action=[nan, 0.0, 0.0]), 0.1),
         "a decision of another dimension": (replace(good, action=[0.1, 0.2]), 0.1),
         "a mask of the wrong size": (good, 0.1, None, [True, False]),
+        "a decision without its round": (replace(good, round=None), 0.1),  # type: ignore[arg-type]
+        "a round that is no integer": (replace(good, round=1.5), 0.1),  # type: ignore[arg-type]
     }
     calls: list[tuple[str, Callable[[], object]]] = [
         (what, partial(policy.choose, *args)) for what, args in choices.items()

@@ -31,8 +31,8 @@ class Ellipsoid:
 
     Shapes: ``center`` (..., d), ``precision`` (..., d, d), ``radius`` (...).
 
-    >>> unit_disc = Ellipsoid(center=[0, 0], precision=[[1, 0], [0, 4]], radius=1)
-    >>> unit_disc.support([[1, 0], [0, 1]]).values.tolist()
+    >>> ellipse = Ellipsoid(center=[0, 0], precision=[[1, 0], [0, 4]], radius=1)
+    >>> ellipse.support([[1, 0], [0, 1]]).values.tolist()
     [1.0, 0.5]
     """
 
@@ -211,8 +211,10 @@ class Intersection:
         undecided = np.flatnonzero(rivals.any(axis=1))
         if undecided.size:
             _refine(self[undecided], directions[undecided], upper, exact, undecided, _ROUNDING * slack)
-        best = np.where(exact, upper, -np.inf).max(axis=1)
-        return exact & _reaches(upper, best, TIE * slack), best
+        known = np.where(exact, upper, -np.inf)
+        k, narrow = known.argmax(axis=1), np.minimum(width1, width2)
+        best = known[rows, k]
+        return exact & _reaches(upper, best, TIE * (narrow[rows, k] + np.abs(best))), best
 
     def touching(self, directions: Floats) -> Ellipsoid:
         """The ellipsoid E_ρ whose support value in a direction (B, d), one per pair, equals the intersection's."""
@@ -337,7 +339,7 @@ def _finite(name: str, value: ArrayLike) -> Floats:
 
 def _check_shapes(center: Floats, precision: Floats, radius: Floats) -> None:
     batch, dim = center.shape[:-1], center.shape[-1:]
-    if not dim or precision.shape != batch + dim + dim or radius.shape != batch:
+    if dim < (1,) or precision.shape != batch + dim + dim or radius.shape != batch:
         raise ValueError(
             f"center (..., d), precision (..., d, d) and radius (...) must fit together, "
             f"got {center.shape}, {precision.shape} and {radius.shape}"

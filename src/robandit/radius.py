@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -84,17 +83,21 @@ def weighted_oful(setting: Setting, t: ArrayLike) -> Floats:
 
 
 class Table:
-    """A radius as a function of t ≥ 1, looked up in chunks of t rather than computed afresh each round."""
+    """A radius as a function of t ≥ 1, times a scale, looked up rather than computed afresh each round.
 
-    def __init__(self, radius: Callable[[Floats], Floats]) -> None:
-        def compute(number: int) -> Floats:
-            t = np.arange(number * _CHUNK, (number + 1) * _CHUNK, dtype=float)
-            return radius(np.maximum(t, 1.0))
+    One chunk of t is kept. Trials that are further apart than that, through masks, have theirs computed.
+    """
 
-        self._chunk = lru_cache(maxsize=8)(compute)
+    def __init__(self, radius: Callable[[Floats], Floats], scale: float = 1.0) -> None:
+        self._radius, self._scale = radius, scale
+        self._number, self._chunk = -1, np.empty(0)
 
     def __call__(self, t: NDArray[np.int64]) -> Floats:
-        number, offset = t // _CHUNK, t % _CHUNK
-        if (number == number[0]).all():
-            return self._chunk(int(number[0]))[offset]
-        return np.array([self._chunk(int(n))[i] for n, i in zip(number, offset, strict=True)])
+        number = t // _CHUNK
+        if (number != number[0]).any():
+            return self._scale * self._radius(t.astype(float))
+        if number[0] != self._number:
+            self._number = int(number[0])
+            chunk = np.arange(self._number * _CHUNK, (self._number + 1) * _CHUNK, dtype=float)
+            self._chunk = self._scale * self._radius(np.maximum(chunk, 1.0))
+        return self._chunk[t % _CHUNK]

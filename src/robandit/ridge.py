@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,9 @@ class Ridge:
         self.log_det: Floats = np.full(rows, dim * np.log(regularization))
         self.precision: Floats | None = eye * regularization if keep_precision else None
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it by name."""
-        held = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
+        held: dict[str, NDArray[Any]] = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
         return held if self.precision is None else {**held, "precision": self.precision}
 
     def update(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL) -> None:

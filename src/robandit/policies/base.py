@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from robandit.policies.inputs import (
     Actions,
     Ints,
     as_floats,
+    first_bad,
     integer,
     positive,
     read_action,
@@ -25,7 +27,7 @@ from robandit.policies.inputs import (
     read_seed,
     read_sigma,
     read_trials,
-    within,
+    share,
 )
 from robandit.ridge import Bools, Floats
 from robandit.streams import POLICY, RoundStream
@@ -42,7 +44,7 @@ class Decision:
     """
 
     round: int
-    """Which call of `choose` this was, from 1 on."""
+    """The number of the round, from 1 on; those of a warm start count."""
     action: Any
     """The features of the chosen action."""
     index: Any = -1
@@ -56,7 +58,8 @@ class Decision:
     empty: Any = False
     """Whether that level's confidence set was empty."""
     cascade: Any = 0
-    """How many levels further up the first set that is not empty was found."""
+    """How many levels further up the first set that is not empty was found; past the last level, where all are
+    empty, it is the global ellipsoid that counts as one more."""
     explored: Any = False
     """Whether the action was drawn uniformly, as `exploration` asks."""
     certified: Any = True
@@ -91,9 +94,9 @@ class Policy(ABC):
     regularization: float | None = None
     """λ of the ridge regression; 1/B² by default, as in the paper."""
     mean_bound: float = 1.0
-    """The largest |⟨a, μ*⟩|."""
+    """The largest |⟨a, μ*⟩|; the paper assumes 1. If the true means exceed it, clipping biases the estimate."""
     clip_rewards: bool = True
-    """Clip rewards to ±(mean_bound + noise_range). Clean ones lie within, so this only undoes corruption."""
+    """Clip rewards to ±(mean_bound + noise_range). Given true bounds, clean rewards lie within: only lies are cut."""
     exploration: float = 0.0
     """The probability of playing a uniformly drawn action instead, so that every action has a propensity > 0."""
     trials: int | Sequence[int] | None = None
@@ -108,9 +111,14 @@ class Policy(ABC):
         if self.regularization is None:
             self.regularization = 1.0 / self.parameter_bound**2
         self.regularization = self._lambda = positive("regularization", self.regularization)
-        self.exploration = within("exploration", self.exploration, 0.0, 1.0)
+        self.exploration = share("exploration", self.exploration)
+        if not isinstance(self.clip_rewards, (bool, np.bool_)):
+            raise ValueError(f"clip_rewards must be True or False, got {self.clip_rewards!r}")
+        self.clip_rewards = bool(self.clip_rewards)
         self.seed = read_seed(self.seed)
         numbers = read_trials(self.trials, self.seed)
+        if self.trials is not None:
+            self.trials = len(numbers) if isinstance(self.trials, Integral) else numbers
         entropy = self.seed[0] if isinstance(self.seed, tuple) else self.seed
         self._stream = RoundStream(seed=entropy, trials=numbers, stream=POLICY, width=4)
         self._single, self._batch = self.trials is None, len(numbers)
@@ -173,8 +181,8 @@ class Policy(ABC):
     def choose(self, actions: Actions, sigma: ArrayLike | None = None, *, propensity: bool = False) -> Decision:
         """Choose an action: from an array (K, d), in a batch (B, K, d) or one (K, d) for all; or from an infinite set.
 
-        ``sigma`` bounds the standard deviation of the rewards, for all actions or for each. Left out, it is
-        ``noise_range``, which bounds it always.
+        ``sigma`` bounds the standard deviation of the rewards: one number or, per action, (K,); in a batch one number,
+        (B,) per trial, or (B, K). Left out, it is ``noise_range``, which bounds it always.
         """
         offered = self._read_actions(actions)
         spread = self._read_sigma(sigma, offered)
@@ -214,16 +222,21 @@ class Policy(ABC):
         """Learn from the reward of a decision: at once, later, in any order, or never.
 
         In a batch, trials whose ``mask`` is false have no reward and learn nothing. ``sigma`` is for callers
-        who learn it with the reward; otherwise it is the decision's.
+        who learn it with the reward; otherwise it is the decision's. Each call counts: a decision that is passed
+        twice is learnt from twice.
         """
         keep = None if mask is None else read_mask(mask, self._batch)
         rewards = read_rewards(reward, keep, batch=self._batch, single=self._single)
-        spread = self._read_sigma(decision.sigma if sigma is None else sigma, None)
+        known = decision.sigma if sigma is None else sigma
+        if keep is not None and known is not None:
+            known = np.where(keep, as_floats("sigma", known), self.noise_range)  # unknown where there is no reward
+        spread = self._read_sigma(known, None)
+        round_ = integer("the decision's round", decision.round, least=0)
         action = read_action(
             decision.action, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound
         )
         self._fold(action, rewards, spread, self._read_level(decision.level), keep)
-        self._round = max(self._round, decision.round)
+        self._round = max(self._round, round_)
 
     def warm_start(
         self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, level: ArrayLike | None = None
@@ -237,8 +250,10 @@ class Policy(ABC):
             raise ValueError("a warm start needs the logged actions as an array")
         shape = self._batch, played.shape[1]
         returns = as_floats("rewards", rewards)
-        if returns.shape != (shape[1:] if self._single else shape) or not np.isfinite(returns).all():
-            raise ValueError(f"rewards must be finite, one for each of the {shape[1]} actions; got {returns.shape}")
+        if returns.shape != (shape[1:] if self._single else shape):
+            raise ValueError(f"rewards must be one for each of the {shape[1]} actions, got shape {returns.shape}")
+        if not np.isfinite(returns).all():
+            raise ValueError(f"rewards must be finite, got {first_bad(returns, np.isfinite(returns))}")
         spread = self._read_sigma(sigma, played)
         spread = np.broadcast_to(spread if spread.ndim == 2 else spread[:, None], shape)
         self._check_sigma(spread)
@@ -246,7 +261,10 @@ class Policy(ABC):
             rounds = range(self._round + 1, self._round + 1 + shape[1])
             levels = [self._draw_level(self._stream.at(i)[:, _LEVEL]) for i in rounds]
         else:
-            levels = [self._read_level(column) for column in np.broadcast_to(np.asarray(level), shape).T]
+            given = np.asarray(level)
+            if given.shape not in (shape, shape[1:]):
+                raise ValueError(f"level must be one for each of the {shape[1]} actions, got shape {given.shape}")
+            levels = [self._read_level(column) for column in np.broadcast_to(given, shape).T]
         for i, column in enumerate(returns.reshape(shape).T):
             self._fold(played[:, i], column, spread[:, i], levels[i], None)
         self._round += shape[1]
@@ -258,13 +276,10 @@ class Policy(ABC):
 
     def state(self) -> dict[str, Any]:
         """Everything that the policy has learnt, as plain data: JSON values and, under ``arrays``, NumPy arrays."""
-        config = {item.name: getattr(self, item.name) for item in fields(self)}
-        if isinstance(self.trials, Sequence):
-            config["trials"] = list(self.trials)
         return {
             "format": _STATE_FORMAT,
             "policy": type(self).__name__,
-            "config": config,
+            "config": {item.name: getattr(self, item.name) for item in fields(self)},
             "round": self._round,
             "arrays": {name: array.copy() for name, array in self._all_arrays().items()},
         }
@@ -277,22 +292,33 @@ class Policy(ABC):
                 f"this is not a state of {cls.__name__} in format {_STATE_FORMAT}, "
                 f"but of {state.get('policy')} in format {state.get('format')}"
             )
-        policy = cls(**state["config"])
-        for name, array in policy._all_arrays().items():
-            saved = np.asarray(state["arrays"].get(name))
-            if saved.shape != array.shape or saved.dtype != array.dtype:
-                raise ValueError(
-                    f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
-                    f"but is {saved.dtype} of shape {saved.shape}"
-                )
-            array[...] = saved
-        policy._round = integer("round", state["round"], least=0)
+        try:
+            policy = cls(**state["config"])
+            policy._round = integer("round", state["round"], least=0)
+            policy._load(state["arrays"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
         return policy
 
     # How.
 
     def _all_arrays(self) -> dict[str, NDArray[Any]]:
         return {"updates": self._updates, **self._arrays()}
+
+    def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take the arrays of a saved state, if they are right."""
+        if arrays.keys() != self._all_arrays().keys():
+            raise ValueError(f"the state's arrays should be {sorted(self._all_arrays())}, but are {sorted(arrays)}")
+        for name, array in self._all_arrays().items():
+            saved = np.asarray(arrays[name])
+            if saved.shape != array.shape or saved.dtype != array.dtype:
+                raise ValueError(
+                    f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
+                    f"but is {saved.dtype} of shape {saved.shape}"
+                )
+            if not np.isfinite(saved).all() or (name == "updates" and saved.min() < 0):
+                raise ValueError(f"the state's array {name!r} holds impossible numbers")
+            array[...] = saved
 
     def _read_actions(self, actions: Actions) -> Floats | Region:
         return read_actions(actions, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound)
@@ -309,7 +335,7 @@ class Policy(ABC):
             rewards = np.minimum(np.maximum(rewards, -reach), reach)
         weights = self._weights(sigma)
         self._learn(actions, rewards, weights if keep is None else weights * keep, level)
-        updates = self._updates
+        updates = self._updates  # in place, and past __setattr__
         updates += 1 if keep is None else keep
 
     def _check_sigma(self, sigma: Floats) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robandit.actions import Region, optimise
 from robandit.ellipsoid import Ellipsoid
 from robandit.policies.base import Policy, Search
-from robandit.policies.inputs import Ints, positive, within
+from robandit.policies.inputs import Ints, not_negative, positive
 from robandit.radius import Setting
 from robandit.ridge import Floats, Ridge
 
@@ -57,7 +57,11 @@ class Weighted(Confident):
     def _start(self) -> None:
         if self.sigma_floor is None:
             self.sigma_floor = self._paper_floor()
-        self.sigma_floor = within("sigma_floor", self.sigma_floor, 0.0, np.finfo(float).max)
+        self.sigma_floor = not_negative("sigma_floor", self.sigma_floor)
+        if self.sigma_floor == 0.0 and getattr(self, "radius", None) is None:
+            raise ValueError(
+                "sigma_floor must be > 0, got 0: the theory's radius divides by it; or give a fixed radius"
+            )
         super()._start()
 
     def _paper_floor(self) -> float:
@@ -70,8 +74,8 @@ class Weighted(Confident):
         return np.maximum(sigma, self._floor()) ** -2.0
 
     def _check_sigma(self, sigma: Floats) -> None:
-        if self.sigma_floor == 0.0 and not sigma.all():
-            raise ValueError("sigma must be > 0 where sigma_floor is 0, got 0")
+        if self.sigma_floor == 0.0 and sigma.min() < 1e-100:
+            raise ValueError(f"sigma must be > 0 (at least 1e-100) where sigma_floor is 0, got {sigma.min()}")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -94,13 +98,13 @@ class OneEllipsoid(Policy):
 
     def _search(self, actions: Floats | Region, level: Ints) -> Search:
         confidence = Ellipsoid.around(self._ridge, self._radii())
-        return Search(optimise(actions, confidence), self._never, level)
+        return Search(optimise(actions, confidence), self._never, self._zeros)
 
     def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self._ridge.update(actions, rewards, weights)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._ridge.arrays()}
+        return self._ridge.arrays()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -113,7 +117,7 @@ class OneRadius(OneEllipsoid, Confident):
     def _start(self) -> None:
         super()._start()
         if self.radius is not None:
-            self.radius = within("radius", self.radius, 0.0, np.finfo(float).max)
+            self.radius = not_negative("radius", self.radius)
 
     @abstractmethod
     def _theory(self) -> Floats:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,21 +17,31 @@ Ints: TypeAlias = NDArray[np.int64]
 Actions: TypeAlias = ArrayLike | Region | Polytope
 Seed: TypeAlias = int | tuple[int, int]
 
-_SLACK = 1e-9  # by how much ‖a‖ may exceed its bound through rounding
+_SLACK = 1e-6  # by how much ‖a‖ may exceed its bound through rounding, in single precision too
+_LARGEST = 1e100  # beyond this, and below its inverse, squares and products overflow
 
 
 def positive(name: str, value: object) -> float:
-    """A finite number above zero."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    """A number above zero, of a size that can be squared."""
+    if not _is_number(value) or not 1.0 / _LARGEST <= float(value) <= _LARGEST:
+        raise ValueError(f"{name} must be a number > 0 (from 1e-100 to 1e100), got {value!r}")
     return float(value)
 
 
-def within(name: str, value: object, low: float, high: float) -> float:
-    """A number from low to high."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not low <= float(value) <= high:
-        raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+def not_negative(name: str, value: object) -> float:
+    """Zero, or a number above."""
+    return 0.0 if _is_number(value) and value == 0 else positive(f"{name}, if not 0,", value)
+
+
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1."""
+    if not _is_number(value) or not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
     return float(value)
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def integer(name: str, value: object, least: int) -> int:
@@ -58,12 +68,12 @@ def read_trials(trials: int | Sequence[int] | None, seed: Seed) -> tuple[int, ..
         return (seed[1] if isinstance(seed, tuple) else 0,)
     if isinstance(seed, tuple):
         raise ValueError(f"seed {seed!r} names a trial, which only a policy without `trials` can be")
-    if isinstance(trials, Sequence):
-        numbers = tuple(integer("trials", number, 0) for number in trials)
-        if not numbers or len(set(numbers)) < len(numbers):
-            raise ValueError(f"trials must be distinct trial numbers, at least one, got {trials!r}")
-        return numbers
-    return tuple(range(integer("trials", trials, 1)))
+    if isinstance(trials, Integral) or not isinstance(trials, Iterable):
+        return tuple(range(integer("trials", trials, 1)))
+    numbers = tuple(integer("trials", number, 0) for number in trials)
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"trials must be distinct trial numbers, at least one, got {trials!r}")
+    return numbers
 
 
 def read_actions(actions: Actions, *, dim: int, batch: int, single: bool, bound: float) -> Floats | Region:
@@ -102,7 +112,7 @@ def _check_norms(actions: Floats, bound: float) -> None:
     norms = np.linalg.norm(actions, axis=2)
     raise ValueError(
         f"actions must have norm <= action_bound = {bound:g}, but action {norms.max(axis=0).argmax()} has "
-        f"{norms.max():g}; scale the features or raise action_bound"
+        f"{norms.max():.9g}; scale the features or raise action_bound"
     )
 
 
@@ -113,7 +123,7 @@ def _read_region(region: Region, dim: int, bound: float) -> Region:
         raise ValueError("an ellipsoid of actions must be a single one, shared by all trials")
     reach = region.farthest().values[0]
     if not reach <= bound * (1.0 + _SLACK):
-        raise ValueError(f"actions must have norm <= action_bound = {bound:g}, but the set reaches {reach:g}")
+        raise ValueError(f"actions must have norm <= action_bound = {bound:g}, but the set reaches {reach:.9g}")
     return region
 
 
@@ -155,11 +165,15 @@ def read_mask(mask: ArrayLike, batch: int) -> Bools:
 
 
 def as_floats(name: str, value: ArrayLike) -> Floats:
-    """An array of floats, or an error that names it."""
+    """An array of floats in C order, on which the last bits of a result depend; or an error that names it."""
     try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+    except ValueError as error:
         raise ValueError(f"{name} must be numbers in an array: {error}") from None
+    if array.dtype.kind not in "fiub" or isinstance(value, np.ma.MaskedArray):
+        kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else f"{array.dtype.name} {value!r:.40}"
+        raise ValueError(f"{name} must be real numbers, got {kind}")
+    return np.asarray(array, dtype=float, order="C")
 
 
 def first_bad(array: Floats, good: Bools) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +30,8 @@ class MultiLevelWeightedOFUL(Weighted):
     """A cascade of confidence sets for every corruption 2^ℓ, one drawn each round (the paper's Algorithm alg:1).
 
     Assumes no knowledge of the corruption C, which must be committed before the action is drawn (a *weak*
-    adversary). Regret Õ(C²d√(Σσ_t²) + C²R√(dT)) with probability 1 − 3δ (theorem thm:regret).
+    adversary). Regret Õ(C²d√(Σσ_t²) + C²R√(dT)) with probability 1 − 3δ (theorem thm:regret), for which ``mean_bound``
+    must be at most 1 and rewards clipped: ℓ_max levels cover C ≤ 2T only.
 
     >>> policy = MultiLevelWeightedOFUL(dim=2, horizon=1000, noise_range=0.5, seed=1)
     >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], sigma=0.1)
@@ -57,8 +59,8 @@ class MultiLevelWeightedOFUL(Weighted):
         setting, scale, level = self._setting, self.radius_scale, np.arange(self.levels + 1)
         level[0] = 1  # there is no level 0
         beta, gamma = radius.beta(setting, 1, level), radius.gamma(setting, 1, level, self.horizon)
-        self._beta_t = radius.Table(lambda t: scale * radius.beta(setting, t, 1))
-        self._gamma_t = radius.Table(lambda t: scale * radius.gamma(setting, t, 1, self.horizon))
+        self._beta_t = radius.Table(partial(radius.beta, setting, level=1), scale)
+        self._gamma_t = radius.Table(partial(radius.gamma, setting, level=1, horizon=self.horizon), scale)
         self._beta_level, self._gamma_level = scale * (beta - beta[1]), scale * (gamma - gamma[1])
 
     @property
@@ -73,7 +75,7 @@ class MultiLevelWeightedOFUL(Weighted):
 
     def candidate(self, level: int) -> Intersection:
         """C′_{t,ℓ} of line 8, the confidence set of one level before the cascade."""
-        if not 1 <= level <= self.levels:
+        if integer("level", level, least=1) > self.levels:
             raise ValueError(f"level must lie in 1 … {self.levels}, got {level}")
         held = self._candidate(self._rows, np.full(self._batch, level))[self._rows]  # a copy
         return held[0] if self._single else held
@@ -92,9 +94,9 @@ class MultiLevelWeightedOFUL(Weighted):
     def _read_level(self, level: ArrayLike) -> Ints:
         array = np.asarray(level)
         if array.size != self._batch or array.dtype.kind not in "iu":
-            raise ValueError(f"the decision's level must be {self._batch} integers, got {level!r}")
+            raise ValueError(f"level must be an integer for each trial, got {level!r}")
         if array.min() < 1 or array.max() > self.levels:
-            raise ValueError(f"the decision's level must lie in 1 … {self.levels}, got {level!r}")
+            raise ValueError(f"level must lie in 1 … {self.levels}, got {level!r}")
         return array.reshape(self._batch).astype(np.int64)
 
     def _search(self, actions: Floats | Region, level: Ints) -> Search:
@@ -149,7 +151,7 @@ class MultiLevelWeightedOFUL(Weighted):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         levels = {f"level_{name}": array for name, array in self._level.arrays().items()}
-        return {**self._all.arrays(), **levels}
+        return self._all.arrays() | levels
 
 
 def _write(whole: Optimum, rows: Index, part: Optimum) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from functools import partial
 
 from robandit import radius
 from robandit.policies.confidence import OneRadius, Weighted
-from robandit.policies.inputs import within
+from robandit.policies.inputs import not_negative
 from robandit.ridge import Floats
 
 
@@ -25,8 +24,8 @@ class RobustWeightedOFUL(Weighted, OneRadius):
 
     def _start(self) -> None:
         super()._start()
-        self.corruption = within("corruption", self.corruption, 0.0, np.finfo(float).max)
-        self._table = radius.Table(lambda t: radius.alpha(self._setting, t, self.corruption))
+        self.corruption = not_negative("corruption", self.corruption)
+        self._table = radius.Table(partial(radius.alpha, self._setting, corruption=self.corruption))
 
     def _theory(self) -> Floats:
         return self._table(self._updates + 1)

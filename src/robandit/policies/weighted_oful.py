@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from robandit import radius
 from robandit.policies.confidence import OneRadius, Weighted
@@ -22,7 +23,7 @@ class WeightedOFUL(Weighted, OneRadius):
 
     def _start(self) -> None:
         super()._start()
-        self._table = radius.Table(lambda t: radius.weighted_oful(self._setting, t))
+        self._table = radius.Table(partial(radius.weighted_oful, self._setting))
 
     def _theory(self) -> Floats:
         return self._table(self._updates + 1)
