@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +50,10 @@ class Ridge:
         Potter's square-root update. It keeps widths ‖Sᵀa‖ accurate when one arm is replayed for a million
         rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing.
         """
+        if len(weights) == 1:
+            row = 0 if isinstance(rows, slice) else int(rows[0])
+            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
+            return
         root, mean = self.root[rows], self.mean[rows]  # views for a slice, copies for an index
         v = np.vecmat(actions, root)  # Sᵀa (m, d)
         gain = np.matvec(root, v)  # Σ⁻¹a (m, d)
@@ -61,3 +66,16 @@ class Ridge:
         self.log_det[rows] += np.log(c)
         if self.precision is not None:
             self.precision[rows] += np.einsum("mi,mj->mij", weights[:, None] * actions, actions)
+
+    def _update_one(self, row: int, action: Floats, reward: float, weight: float) -> None:
+        """The same, bit for bit, for one row, which a live service has: batched calls would take twice the time."""
+        root, mean = self.root[row], self.mean[row]
+        v = action.dot(root)
+        gain = root.dot(v)
+        c = 1.0 + weight * float(v.dot(v))
+        residual = reward - float(action.dot(mean))
+        root -= (weight / (c + sqrt(c)) * gain)[:, None] * v
+        mean += weight / c * residual * gain
+        self.log_det[row] += np.log(c)
+        if self.precision is not None:
+            self.precision[row] += (weight * action)[:, None] * action
