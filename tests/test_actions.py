@@ -6,16 +6,16 @@ corners or angles, and from cases that can be done by hand.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geometry_oracles import Body, Float, dual_support, random_basis, random_precision
+from observed import repeatable, shares, surplus
 from robandit.actions import Ball, Box, Optimum, Polytope, Region, optimise
 from robandit.ellipsoid import Ellipsoid, Intersection
 from robandit.ridge import Ridge
@@ -25,33 +25,6 @@ CLOSE = 1e-10  # relative, of values against an oracle
 DENSE = 20_000
 
 Confidence = Ellipsoid | Intersection
-
-worst: dict[str, float] = defaultdict(float)
-shares: dict[str, list[bool]] = defaultdict(list)
-
-
-def note(name: str, error: object) -> float:
-    """Record the largest error seen under a name (shown by ``pytest -s``) and return this one."""
-    size = float(np.max(error))  # type: ignore[call-overload]
-    worst[name] = max(worst[name], size)
-    return size
-
-
-@pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Print the largest errors, and how often optima are certified, when the module is done."""
-    yield
-    print("\nlargest errors observed:")
-    for name in sorted(worst):
-        print(f"  {name:<58s} {worst[name]:.2e}")
-    print("certified:")
-    for name in sorted(shares):
-        print(f"  {name:<58s} {np.sum(shares[name])} of {len(shares[name])}")
-
-
-def repeatable(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hypothesis settings under which every run draws the same examples."""
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 # ------------------------------------------------------------------------------------- confidence sets
@@ -195,9 +168,9 @@ def check_found(region: Region, confidence: Confidence, found: Optimum) -> None:
     """The point returned lies in the region, and its own value is the one returned."""
     assert found.maximisers is None
     assert found.points is not None and found.points.shape == (size_of(confidence), region.dim)
-    assert note("point outside of region", excess(region, found.points)) <= 1e-12
+    assert surplus("point outside of region", excess(region, found.points)) <= 1e-12
     again = confidence.support(found.points[:, None, :]).values[:, 0]
-    assert note("value against its point's", np.abs(again - found.values) / np.abs(found.values)) <= 1e-12
+    assert surplus("value against its point's", np.abs(again - found.values) / np.abs(found.values)) <= 1e-12
 
 
 def compare(rng: np.random.Generator, region: Region, confidence: Confidence, label: str) -> None:
@@ -206,8 +179,8 @@ def compare(rng: np.random.Generator, region: Region, confidence: Confidence, la
     check_found(region, confidence, found)
     shares[label] += found.certified.tolist()
     better = (search(rng, region, confidence, found) - found.values) / np.abs(found.values)
-    assert note(f"search − certified value, {label}", better[found.certified].max(initial=0.0)) <= SLACK
-    assert note(f"search − value, {label}", better) <= SLACK
+    assert surplus(f"search − certified value, {label}", better[found.certified].max(initial=0.0)) <= SLACK
+    assert surplus(f"search − value, {label}", better) <= SLACK
 
 
 ellipsoids = pytest.mark.parametrize("kind", ["ball", "centred", "off-centre"])
@@ -261,7 +234,7 @@ def test_boxes_of_few_corners(kind: str, family: str, dim: int) -> None:
         check_found(region, confidence, found)
         assert found.certified.all()
         off = np.abs(found.values - values.max(axis=1)) / np.abs(found.values)
-        assert note("box of few corners", off) <= CLOSE
+        assert surplus("box of few corners", off) <= CLOSE
 
 
 def test_certified_share_of_the_ball() -> None:
@@ -299,8 +272,8 @@ def test_the_plane_with_an_intersection(family: str, kind: str, seed: int) -> No
     found, truth = optimise(region, confidence), best_angle(region, confidence)
     shortfall = (truth - found.values) / np.abs(truth)
     shares[f"plane: {kind}, intersection, {family}"] += found.certified.tolist()
-    assert note(f"plane: truth − certified, {kind}, {family}", shortfall[found.certified].max(initial=0.0)) <= SLACK
-    assert note(f"plane: truth − value, {kind}, {family}", shortfall) <= SLACK
+    assert surplus(f"plane: truth − certified, {kind}, {family}", shortfall[found.certified].max(initial=0.0)) <= SLACK
+    assert surplus(f"plane: truth − value, {kind}, {family}", shortfall) <= SLACK
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-9, 1e-7, 1e-5, 1e-3])
@@ -354,7 +327,7 @@ def test_ball_and_ellipsoid_against_the_dual(case: tuple[float, Body]) -> None:
     found = optimise(region, confidence)
     check_found(region, confidence, found)
     exact = farthest_norm(body.center, body.radius**2 * np.linalg.inv(body.precision))
-    assert note("ball and ellipsoid", abs(found.values[0] / (size * exact) - 1)) <= CLOSE
+    assert surplus("ball and ellipsoid", abs(found.values[0] / (size * exact) - 1)) <= CLOSE
     assert found.certified.all()
 
 
@@ -369,7 +342,7 @@ def test_centred_ellipsoid_and_ellipsoid_against_the_dual(case: tuple[float, Bod
     check_found(region, confidence, found)
     reach = size * np.linalg.inv(np.linalg.cholesky(actions))
     exact = farthest_norm(reach @ body.center, body.radius**2 * reach @ np.linalg.solve(body.precision, reach.T))
-    assert note("centred ellipsoid and ellipsoid", abs(found.values[0] / exact - 1)) <= CLOSE
+    assert surplus("centred ellipsoid and ellipsoid", abs(found.values[0] / exact - 1)) <= CLOSE
     assert found.certified.all()
 
 
@@ -417,7 +390,7 @@ def test_finite_sets(family: str, dim: int) -> None:
         found = optimise(actions, confidence)
         assert found.points is None and found.certified.all()
         scale = np.abs(widths(pairs.first, actions)).max(axis=1)
-        assert note("finite sets", np.abs(found.values - values.max(axis=1)) / scale) <= 1e-8
+        assert surplus("finite sets", np.abs(found.values - values.max(axis=1)) / scale) <= 1e-8
         np.testing.assert_array_equal(found.maximisers, np.eye(5, dtype=bool)[values.argmax(axis=1)])
 
 
@@ -502,9 +475,9 @@ def test_farthest_point_of_an_ellipsoid(case: tuple[float, Body]) -> None:
     norms, points = ellipsoid.farthest()
     assert norms.shape == (1,) and points.shape == (1, body.dim)
     assert norms[0] == pytest.approx(np.linalg.norm(points[0]), rel=1e-14)
-    assert note("farthest point outside", excess(ellipsoid, points)) <= 1e-10
+    assert surplus("farthest point outside", excess(ellipsoid, points)) <= 1e-10
     exact = farthest_norm(body.center, body.radius**2 * np.linalg.inv(body.precision))
-    assert note("farthest", abs(norms[0] / exact - 1)) <= CLOSE
+    assert surplus("farthest", abs(norms[0] / exact - 1)) <= CLOSE
 
 
 def test_farthest_points_of_a_batch() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geometry_oracles import (
@@ -38,6 +36,7 @@ from geometry_oracles import (
     unit,
     value_scale,
 )
+from observed import note, repeatable, worst
 from robandit.ellipsoid import Ellipsoid, Intersection
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracles need an 80-bit long double")
@@ -46,30 +45,6 @@ MILD, HARSH = 1e3, 1e8
 TOLERANCE = {MILD: 1e-8, HARSH: 1e-6}
 SHAPES = ("spread", "one_long_axis", "one_short_axis")
 regimes = pytest.mark.parametrize("max_cond", [MILD, HARSH], ids=["mild", "harsh"])
-
-worst: dict[str, float] = defaultdict(float)
-
-
-def repeatable(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hypothesis settings under which every run draws the same examples."""
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=checks)
-
-
-def note(name: str, error: object) -> float:
-    """Record the largest error seen under a name (shown by ``pytest -s``) and return this one."""
-    size = float(np.abs(error))  # type: ignore[call-overload]
-    worst[name] = max(worst[name], size)
-    return size
-
-
-@pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Print the largest errors when the module is done."""
-    yield
-    print("\nlargest errors observed:")
-    for name in sorted(worst):
-        print(f"  {name:<58s} {worst[name]:.2e}")
 
 
 # ----------------------------------------------------------------------------------------------- problems

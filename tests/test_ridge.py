@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geometry_oracles import HAS_EXTENDED, Float, Long, cholesky, long, solve_lower, solve_lower_transposed
+from observed import note
 from robandit.ridge import Ridge
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracle needs an 80-bit long double")
@@ -22,24 +21,6 @@ DIM = 20
 ORDERS = ("shuffled", "rising", "falling")  # of the weights over time
 POOLS = {"spread": 0, "one arm": 1, "two arms": 2, "three arms": 3}
 FIELDS = ("root", "mean", "log_det", "precision")
-
-worst: dict[str, float] = defaultdict(float)
-
-
-def note(name: str, error: object) -> float:
-    """Record the largest error seen under a name (shown by ``pytest -s``) and return this one."""
-    size = float(np.max(np.abs(error)))  # type: ignore[call-overload]
-    worst[name] = max(worst[name], size)
-    return size
-
-
-@pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Print the largest errors when the module is done."""
-    yield
-    print("\nlargest errors observed:")
-    for name in sorted(worst):
-        print(f"  {name:<58s} {worst[name]:.2e}")
 
 
 # ------------------------------------------------------------------------------------------------- oracle

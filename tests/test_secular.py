@@ -8,8 +8,6 @@ eigenvalue formulation of Adachi, Iwata, Nakatsukasa and Takeda; and brute force
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -18,37 +16,15 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geometry_oracles import Float, random_basis
+from observed import repeatable, surplus
 from robandit.secular import maximise_in_ball, secular
 
 TOLERANCE = 1e-8  # relative, as asked of the optimality conditions
 TINY = 1e-12  # relative, of values where the oracle is as good as that
-
-worst: dict[str, float] = defaultdict(float)
-
-
-def note(name: str, error: object) -> float:
-    """Record the largest error seen under a name (shown by ``pytest -s``) and return this one."""
-    size = float(np.max(error))  # type: ignore[call-overload]
-    worst[name] = max(worst[name], size)
-    return size
-
-
-@pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Print the largest errors when the module is done."""
-    yield
-    print("\nlargest errors observed:")
-    for name in sorted(worst):
-        print(f"  {name:<58s} {worst[name]:.2e}")
-
-
-def repeatable(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hypothesis settings under which every run draws the same examples."""
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 # ----------------------------------------------------------------------------------------------- problems
@@ -200,11 +176,11 @@ def brute_force(task: Problem, rng: np.random.Generator, starts: int = 500) -> f
 
 def check_conditions(task: Problem, x: Float) -> None:
     """‖x‖ = 1, (νI − Q)x = p and ν ≥ λ_max: together they prove that x is a global maximiser."""
-    assert note("‖x‖ − 1", abs(np.linalg.norm(x) - 1)) <= 1e-12
+    assert surplus("‖x‖ − 1", abs(np.linalg.norm(x) - 1)) <= 1e-12
     up = task.quadratic @ x + task.linear
     nu = x @ up
-    assert note("(νI − Q)x − p", np.linalg.norm(nu * x - up) / task.scale) <= TOLERANCE
-    assert note("λ_max − ν", (np.linalg.eigvalsh(task.quadratic)[-1] - nu) / task.scale) <= TOLERANCE
+    assert surplus("(νI − Q)x − p", np.linalg.norm(nu * x - up) / task.scale) <= TOLERANCE
+    assert surplus("λ_max − ν", (np.linalg.eigvalsh(task.quadratic)[-1] - nu) / task.scale) <= TOLERANCE
 
 
 # ------------------------------------------------------------------------------------------ trust region
@@ -222,7 +198,7 @@ def test_optimality_conditions(task: Problem) -> None:
 def test_value_equals_the_dual(task: Problem) -> None:
     """No gap between the value found and a proven upper bound."""
     value = task.value(maximise_in_ball(task.quadratic, task.linear))
-    assert note("dual − value", abs(dual_bound(task) - value) / task.scale) <= TINY
+    assert surplus("dual − value", abs(dual_bound(task) - value) / task.scale) <= TINY
 
 
 @repeatable(250)
@@ -231,7 +207,7 @@ def test_planted_optima(case: tuple[Problem, float]) -> None:
     """The value is known in advance."""
     task, value = case
     x = maximise_in_ball(task.quadratic, task.linear)
-    assert note("planted − value", abs(task.value(x) - value) / task.scale) <= TINY
+    assert surplus("planted − value", abs(task.value(x) - value) / task.scale) <= TINY
     check_conditions(task, x)
 
 
@@ -241,7 +217,7 @@ def test_never_below_brute_force(task: Problem, seed: int) -> None:
     """Random points with local improvement find nothing better."""
     value = task.value(maximise_in_ball(task.quadratic, task.linear))
     better = brute_force(task, np.random.default_rng(seed)) - value
-    assert note("brute force − value", better / task.scale) <= TINY
+    assert surplus("brute force − value", better / task.scale) <= TINY
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -265,7 +241,7 @@ def test_against_a_semidefinite_program(dim: int) -> None:
         inner[-1] *= not hard
         task = problem(vectors, values, vectors @ inner)
         value = task.value(maximise_in_ball(task.quadratic, task.linear))
-        assert note("semidefinite − value", abs(semidefinite_bound(task) - value) / task.scale) <= TOLERANCE
+        assert surplus("semidefinite − value", abs(semidefinite_bound(task) - value) / task.scale) <= TOLERANCE
 
 
 @pytest.mark.parametrize("dim", range(1, 11))
@@ -276,7 +252,7 @@ def test_against_the_eigenvalue_formulation(dim: int) -> None:
         task = problem(random_basis(rng, dim), np.sort(rng.uniform(size=dim)), rng.normal(size=dim))
         x = maximise_in_ball(task.quadratic, task.linear)
         nu = x @ (task.quadratic @ x + task.linear)
-        assert note("ν against eigenvalues", abs(nu - eigenvalue_multiplier(task)) / task.scale) <= TOLERANCE
+        assert surplus("ν against eigenvalues", abs(nu - eigenvalue_multiplier(task)) / task.scale) <= TOLERANCE
 
 
 def test_one_dimension() -> None:
@@ -369,7 +345,7 @@ def test_secular_root(equation: tuple[Float, Float]) -> None:
     with np.errstate(divide="ignore"):
         total = np.sum(np.where(c == 0, 0.0, (c / np.where(c == 0, 1.0, rho + p)) ** 2))
     if rho > 0:
-        assert note("secular: |sum − 1|", abs(total - 1)) <= 1e-12
+        assert surplus("secular: |sum − 1|", abs(total - 1)) <= 1e-12
     else:
         assert total <= 1 + 1e-12
 
@@ -389,4 +365,4 @@ def test_secular_root_against_brentq(equation: tuple[Float, Float]) -> None:
 
         low = low or 1e-300
         found = scipy.optimize.brentq(excess, low, size * (1 + 1e-9), xtol=1e-300, rtol=1e-14, maxiter=5000)
-        assert note("secular: ρ against brentq", abs(rho - found) / max(rho, 1e-3 * float(p[used].min()))) <= 1e-9
+        assert surplus("secular: ρ against brentq", abs(rho - found) / max(rho, 1e-3 * float(p[used].min()))) <= 1e-9
