@@ -43,6 +43,10 @@ def check_inputs_are_untouched(make: MakePolicy) -> None:
     actions[:] = 7.0
     policy.update(decision, 0.3)
     assert same_state(policy, twin), "the decision, or what is learnt from it, changes with the caller's array"
+    batch, spread = make(dim=3, seed=1, trials=2), np.array([0.1, 0.2])
+    decision = batch.choose(before[0], spread)
+    spread[:] = 7.0
+    assert np.array_equal(decision.sigma, [0.1, 0.2]), "the decision changes with the caller's sigma"
     policy.estimate().center[:] = 7.0
     policy.state()["arrays"]["updates"][:] = 7
     assert same_state(policy, twin), "what the policy hands out is no copy of its state"
@@ -239,6 +243,7 @@ def _bad_calls(policy: Policy, good: Decision) -> list[tuple[str, Callable[[], o
         "a mask of the wrong size": (good, 0.1, None, [True, False]),
         "a decision without its round": (replace(good, round=None), 0.1),  # type: ignore[arg-type]
         "a round that is no integer": (replace(good, round=1.5), 0.1),  # type: ignore[arg-type]
+        "a round beyond all rounds": (replace(good, round=10**30), 0.1),
     }
     calls: list[tuple[str, Callable[[], object]]] = [
         (what, partial(policy.choose, *args)) for what, args in choices.items()

@@ -24,6 +24,7 @@ from robandit.policies.inputs import (
     read_actions,
     read_mask,
     read_rewards,
+    read_round,
     read_seed,
     read_sigma,
     read_trials,
@@ -197,7 +198,7 @@ class Policy(ABC):
         # In the order of Decision's fields after the action.
         rest = [
             index,
-            spread[self._rows, index] if spread.ndim == 2 else spread,
+            spread[self._rows, index] if spread.ndim == 2 else spread.copy(),
             search.optimum.values,
             level,
             search.empty,
@@ -231,7 +232,7 @@ class Policy(ABC):
         if keep is not None and known is not None:
             known = np.where(keep, as_floats("sigma", known), self.noise_range)  # unknown where there is no reward
         spread = self._read_sigma(known, None)
-        round_ = integer("the decision's round", decision.round, least=0)
+        round_ = read_round(decision.round)
         action = read_action(
             decision.action, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound
         )
@@ -294,7 +295,7 @@ class Policy(ABC):
             )
         try:
             policy = cls(**state["config"])
-            policy._round = integer("round", state["round"], least=0)
+            policy._round = read_round(state["round"])
             policy._load(state["arrays"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error

@@ -51,6 +51,13 @@ def integer(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def read_round(value: object) -> int:
+    """The number of a round."""
+    if integer("round", value, least=0) >= 2**62:
+        raise ValueError(f"round must be below 2**62, got {value!r}")
+    return int(value)  # type: ignore[call-overload]
+
+
 def read_seed(seed: int | Sequence[int] | None) -> Seed:
     """A seed, or (seed, trial); a fresh one from the operating system if there is none."""
     if seed is None:
