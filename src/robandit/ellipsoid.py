@@ -253,23 +253,27 @@ def _refine(
 ) -> None:
     """Make the bounds ``upper`` (B, K) of these rows exact, best first, until the largest among them is exact."""
 
-    def open_rows() -> NDArray[np.intp]:
+    def rivals() -> NDArray[np.intp]:
+        """Where some bound still reaches the best exact value."""
         best = np.where(exact[at], upper[at], -np.inf).max(axis=1)
-        rivals = _reaches(upper[at], best, slack[at]) & ~exact[at]
-        return np.flatnonzero(rivals.any(axis=1) & (best > -np.inf))
+        reached = _reaches(upper[at], best, slack[at]) & ~exact[at]
+        return np.flatnonzero(reached.any(axis=1) & (best > -np.inf))
 
     frame, at = pairs._frame, rows
-    while at.size:
+    while True:
         order = np.argsort(np.where(exact[at], np.inf, -upper[at]), axis=1, kind="stable")[:, :_TOGETHER]
         values, _, log_rho = frame.support(np.take_along_axis(directions, order[..., None], axis=1))
         upper[at[:, None], order], exact[at[:, None], order] = values, True
-        left = open_rows()
+        left = rivals()
+        if not left.size:
+            return
         frame, at, directions = frame.take(left), at[left], directions[left]
-        if at.size:
-            bounds = frame.bounds(directions, log_rho[left, :1])
-            upper[at] = np.where(exact[at], upper[at], np.minimum(upper[at], bounds))
-            left = open_rows()
-            frame, at, directions = frame.take(left), at[left], directions[left]
+        bounds = frame.bounds(directions, log_rho[left, :1])
+        upper[at] = np.where(exact[at], upper[at], np.minimum(upper[at], bounds))
+        left = rivals()
+        if not left.size:
+            return
+        frame, at, directions = frame.take(left), at[left], directions[left]
 
 
 @dataclass(frozen=True)

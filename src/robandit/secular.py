@@ -8,7 +8,7 @@ from robandit.ridge import Bools, Floats
 
 _ITERATIONS = 100  # far more than any root here takes: Newton's method about six, bisection sixty
 _CONVERGED = 1e-11  # |q₁ − q₂| at the root, where the dual's value is flat: its error is of the order of the square
-_NARROW = 1e-15  # a bracket of ρ, relative to it, that can't shrink any more
+_TINY = 1e-17  # against 1: a share of an ellipsoid that does not count
 
 
 class Blend:
@@ -65,31 +65,31 @@ def _balance(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
     the variable ρ/(ρ + ρ₀), which stays useful at both ends; bisection of log ρ wherever that leaves the bracket.
     """
     d2, pull, load, reach = scale * scale, scale * shift, shift * shift, g * g
-    start = np.vecdot(g, g) / np.vecdot(scale * g, scale * g)  # ρ₀
-    low, high = np.exp(-40.0) / d2.max(axis=1), np.exp(40.0) / d2.min(axis=1)
-    rho, active, empty = start, np.ones(len(g), dtype=bool), np.zeros(len(g), dtype=bool)
+    tilt = reach * d2
+    start = reach.sum(axis=1) / tilt.sum(axis=1)  # ρ₀
+    low, high = _TINY / d2.max(axis=1), 1.0 / _TINY / d2.min(axis=1)
+    rho = start
     for _ in range(_ITERATIONS):
-        inverse = 1.0 / (1.0 + rho[:, None] * d2)
-        slack = 1.0 + rho - rho * np.vecdot(load, inverse)
-        width = np.vecdot(reach, inverse)
-        step = np.sqrt(slack / width)
-        y = (rho[:, None] * pull + step[:, None] * g) * inverse
-        dz = scale * (scale * y - shift)
-        gap = np.vecdot(y, y) - np.vecdot(dz, dz / d2)
-        hollow = slack < 0.0
-        empty |= active & hollow
-        active &= ~hollow & (np.abs(gap) > _CONVERGED) & (high - low > _NARROW * rho)
-        if not active.any():
+        wide = rho[:, None]
+        inverse = 1.0 / (1.0 + wide * d2)
+        slack, width = 1.0 + rho - rho * np.vecdot(load, inverse), np.vecdot(reach, inverse)
+        step = np.sqrt(slack / width)  # NaN where E_ρ is empty
+        y = (wide * pull + step[:, None] * g) * inverse
+        z = scale * y - shift
+        gap = np.vecdot(y, y) - np.vecdot(z, z)
+        moving = np.abs(gap) > _CONVERGED  # not where it is NaN
+        if not moving.any():
             break
-        twice = inverse * inverse
-        growth = (1.0 - np.vecdot(load, twice)) / slack + np.vecdot(reach * d2, twice) / width  # 2 d log step / dρ
-        slope = 2.0 * np.vecdot(y - dz, ((0.5 * step * growth)[:, None] * g - dz) * inverse)
-        low, high = np.where(gap < 0.0, rho, low), np.where(gap < 0.0, high, rho)
+        twice, dz = inverse * inverse, scale * z
+        growth = (1.0 - np.vecdot(load, twice)) / slack + np.vecdot(tilt, twice) / width  # 2 d log step / dρ
+        slope = np.vecdot(y - dz, ((step * growth)[:, None] * g - 2.0 * dz) * inverse)  # of the gap
+        below = gap < 0.0
+        low, high = np.where(below, rho, low), np.where(below, high, rho)
         move = gap / slope * (start / (start + rho))
         newton = (rho - move) / (1.0 + move / start)
         newton = np.where((newton > low) & (newton < high), newton, np.sqrt(low * high))
-        rho = np.where(active, newton, rho)
-    return rho, empty
+        rho = np.where(moving, newton, rho)
+    return rho, slack < 0.0
 
 
 def secular(c: Floats, p: Floats) -> Floats:
