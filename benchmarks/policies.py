@@ -94,7 +94,7 @@ def sizes() -> None:
 
 
 def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int, rounds: int) -> float:
-    """Best seconds per round and trial on the paper's workload: flipped and fresh at first, then one fixed set."""
+    """Median seconds per round and trial on the paper's workload: flipped and fresh at first, then one fixed set."""
     dim, rng = 20, np.random.default_rng(0)
     policy = make(dim=dim, noise_range=NOISE, seed=1, trials=trials)
     fresh = rng.uniform(-1.0, 1.0, (max(lies, 1), trials, 20, dim)) * dim**-0.5

@@ -104,12 +104,39 @@ def optimise(actions: Floats | Region, confidence: Ellipsoid | Intersection) -> 
     if isinstance(actions, np.ndarray):
         maximisers, values = confidence.argmax(actions)
         return Optimum(values, maximisers, None, values > -np.inf)
+    if isinstance(actions, Box):
+        return _over_box(actions, confidence)
     if isinstance(confidence, Ellipsoid):
         return _over_ellipsoid(actions, confidence)
     return _over_intersection(actions, confidence)
 
 
-def _over_intersection(region: Region, confidence: Intersection) -> Optimum:
+def _over_box(box: Box, confidence: Ellipsoid | Intersection) -> Optimum:
+    """Corner by corner, where a convex function peaks, if they are few; otherwise by alternation, without a proof."""
+    n = len(_first(confidence).center)
+    if box.dim <= _CORNERS:
+        corners = box.corners()
+        mask, values = confidence.argmax(np.broadcast_to(corners, (n, *corners.shape)))
+        return Optimum(values, None, corners[mask.argmax(axis=1)], values > -np.inf)
+    found = Optimum(np.full(n, -np.inf), None, np.zeros((n, box.dim)), np.zeros(n, dtype=bool))
+    full = np.ones(n, dtype=bool) if isinstance(confidence, Ellipsoid) else ~confidence.is_empty()
+    if full.any() and found.points is not None:
+        found.values[full], found.points[full] = _alternate(box, confidence[full])
+    return found
+
+
+def _over_ellipsoid(region: Ellipsoid, confidence: Ellipsoid) -> Optimum:
+    """By the certificate, where it can be had; otherwise by alternation."""
+    values, points, bound = _by_trust_region(region, confidence)
+    unproven = ~_proven(values, bound)
+    if unproven.any():
+        other, elsewhere = _alternate(region, confidence)
+        better = unproven & (other > values)
+        values, points = np.where(better, other, values), np.where(better[:, None], elsewhere, points)
+    return Optimum(values, None, points, _proven(values, bound))
+
+
+def _over_intersection(region: Ellipsoid, confidence: Intersection) -> Optimum:
     """Over the first ellipsoid alone, if its optimum is certified and lies in the second; otherwise by alternation."""
     found = _over_ellipsoid(region, confidence.first)
     assert found.points is not None
@@ -122,26 +149,15 @@ def _over_intersection(region: Region, confidence: Intersection) -> Optimum:
         found.values[rest[empty]], found.certified[rest[empty]] = -np.inf, False
         rest, part = rest[~empty], part[~empty]
     if rest.size:
-        values, points = _best_corner(region, part) or _alternate(region, part)
+        values, points = _alternate(region, part)
         found.values[rest], found.points[rest] = values, points
-        found.certified[rest] = _certify(region, part, values, points)
+        bound = _by_trust_region(region, part.touching(points))[2]  # over the E_ρ that touches the optimum found
+        found.certified[rest] = _proven(values, bound)
     return found
 
 
-def _over_ellipsoid(region: Region, confidence: Ellipsoid) -> Optimum:
-    """Over an ellipsoid of actions by its certificate, if it can be had; otherwise by corners or by alternation."""
-    if isinstance(region, Ellipsoid):
-        values, points, bound = _by_trust_region(region, confidence)
-        certified = bound <= values + CERTIFIED * np.abs(values)
-        if certified.all():
-            return Optimum(values, None, points, certified)
-    other, elsewhere = _best_corner(region, confidence) or _alternate(region, confidence)
-    if isinstance(region, Box):
-        return Optimum(other, None, elsewhere, np.full(len(other), region.dim <= _CORNERS))
-    better = ~certified & (other > values)
-    values = np.where(better, other, values)
-    points = np.where(better[:, None], elsewhere, points)
-    return Optimum(values, None, points, bound <= values + CERTIFIED * np.abs(values))
+def _proven(values: Floats, bound: Floats) -> Bools:
+    return bound <= values + CERTIFIED * np.abs(values)
 
 
 def _by_trust_region(region: Ellipsoid, confidence: Ellipsoid) -> tuple[Floats, Floats, Floats]:
@@ -174,16 +190,6 @@ def _by_trust_region(region: Ellipsoid, confidence: Ellipsoid) -> tuple[Floats, 
     ahead = np.where(length[:, None] > 0, end, np.eye(region.dim)[0])  # where all directions are alike, any one
     points = region.center + np.matvec(reach, ahead / np.where(length > 0, length, 1.0)[:, None])
     return along + length, points, along + 0.5 * (length**2 / kappa + kappa) * (length > 0)
-
-
-def _best_corner(region: Region, confidence: Ellipsoid | Intersection) -> tuple[Floats, Floats] | None:
-    """The best of a box's corners, where a convex function peaks, if they are few; `None` otherwise."""
-    if not isinstance(region, Box) or region.dim > _CORNERS:
-        return None
-    corners = region.corners()
-    n = len(_first(confidence).center)
-    mask, values = confidence.argmax(np.broadcast_to(corners, (n, *corners.shape)))
-    return values, corners[mask.argmax(axis=1)]
 
 
 def _alternate(region: Region, confidence: Ellipsoid | Intersection) -> tuple[Floats, Floats]:
@@ -242,14 +248,6 @@ def _flip(box: Box, confidence: Ellipsoid | Intersection, corners: Floats) -> tu
         chosen = np.take_along_axis(neighbours, k[..., None, None], axis=2)[:, :, 0]
         values, corners = np.where(gained, best, values), np.where(gained[..., None], chosen, corners)
     return values, corners
-
-
-def _certify(region: Region, confidence: Intersection, values: Floats, points: Floats) -> Bools:
-    """Whether the optimum is proven: for an ellipsoid, by the bound over the E_ρ that touches it at ``points``."""
-    if isinstance(region, Box):
-        return np.full(len(values), region.dim <= _CORNERS)
-    bound = _by_trust_region(region, confidence.touching(points))[2]
-    return bound <= values + CERTIFIED * np.abs(values)
 
 
 def _first(confidence: Ellipsoid | Intersection) -> Ellipsoid:

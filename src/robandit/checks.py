@@ -131,7 +131,7 @@ def check_odd_decision_sets(make: MakePolicy) -> None:
 
 
 def check_ties_are_broken_at_random(make: MakePolicy) -> None:
-    """Two copies of an action are each played in some of 64 trials."""
+    """Three copies of an action are each played in some of 64 trials."""
     policy = make(dim=2, seed=3, trials=64)
     copies = np.tile([0.6, 0.8], (3, 1))
     first = policy.choose(copies)

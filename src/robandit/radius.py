@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robandit.ridge import Floats
 
-_CHUNK = 4096
+_CHUNK = 4096  # values of t tabulated at a time: it takes about as long as a round
 
 
 class Setting(NamedTuple):

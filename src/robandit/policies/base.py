@@ -326,7 +326,7 @@ class Policy(ABC):
 
     def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
         count = offered.shape[1] if isinstance(offered, np.ndarray) else None
-        known = float(self.noise_range) if sigma is None else sigma
+        known = self.noise_range if sigma is None else sigma
         return read_sigma(known, batch=self._batch, actions=count, single=self._single)
 
     def _fold(self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, keep: Bools | None) -> None:

@@ -24,7 +24,7 @@ class Confident(Policy):
     delta: float = 0.05
     """δ, the probability with which the guarantees may fail."""
     radius_scale: float = 1.0
-    """Multiplies every radius. 1 is the theory, which is too wide to learn much in 10⁴ rounds."""
+    """Multiplies every radius. 1 is the theory; the README says how wide that is."""
 
     def _start(self) -> None:
         super()._start()

@@ -53,9 +53,10 @@ def integer(name: str, value: object, least: int) -> int:
 
 def read_round(value: object) -> int:
     """The number of a round."""
-    if integer("round", value, least=0) >= 2**62:
-        raise ValueError(f"round must be below 2**62, got {value!r}")
-    return int(value)  # type: ignore[call-overload]
+    number = integer("round", value, least=0)
+    if number >= 2**62:
+        raise ValueError(f"round must be below 2**62, got {number}")
+    return number
 
 
 def read_seed(seed: int | Sequence[int] | None) -> Seed:
