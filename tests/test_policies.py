@@ -191,7 +191,8 @@ def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float
         actions, sigma = world.round(t)
         decision = teacher.choose(actions, sigma)
         teacher.update(decision, world.reward(decision.action, sigma, lies=0.5 if t < 100 else 0.0))
-    actions = world.actions()
+    offered = (world.actions() for _ in range(100))
+    actions = next(a for a in offered if (teacher.propensities(a) > 0.01).sum() >= 2)  # where chance decides
     chances = teacher.propensities(actions)
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     assert (chances >= exploration / ACTIONS * (1 - 1e-12)).all()
@@ -199,7 +200,6 @@ def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float
     counts = np.bincount(pupil.choose(actions).index, minlength=ACTIONS)
     assert counts[chances == 0].sum() == 0
     assert stats.chisquare(counts[chances > 0], chances[chances > 0] * trials).pvalue > 0.001
-    assert (chances > 0.01).sum() >= 2, "several actions should have a chance in this test"
 
 
 def repeated(policy: robandit.MultiLevelWeightedOFUL, trials: int) -> robandit.MultiLevelWeightedOFUL:
@@ -416,8 +416,7 @@ BAD_SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("clip_rewards must be True or False, got 'no'", {"clip_rewards": "no"}),
     ("trials must be an integer >= 1, got 0", {"trials": 0}),
     ("trials must be an integer >= 1, got 2.5", {"trials": 2.5}),
-    ("trials must be distinct trial numbers", {"trials": [1, 1]}),
-    ("trials must be distinct trial numbers", {"trials": []}),
+    ("trials must be trial numbers, at least one", {"trials": []}),
     ("trials must be an integer >= 0, got -1", {"trials": [-1]}),
     ("seed must be an integer >= 0, got -1", {"seed": -1}),
     (r"seed must be an integer or \(seed, trial\), got \(1, 2, 3\)", {"seed": (1, 2, 3)}),

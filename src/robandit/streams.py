@@ -3,45 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robandit.ridge import Floats
 
-POLICY = 0
-"""The stream of a policy's own draws. Each user of randomness has a number of its own."""
+POLICY, ENVIRONMENT, ATTACK = range(3)
+"""Who draws. Each has streams of its own."""
 
-_CHUNK = 256  # rounds drawn at a time: amortises making a generator, costs 8 KiB per trial at four draws a round
+_CHUNK_ROUNDS = 256  # rounds drawn at a time, which amortises the Python around each draw,
+_CHUNK_NUMBERS = 16384  # unless that is more numbers than this per trial (128 KiB)
+_LEAP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # between chunks: 2¹²⁸ over the golden ratio, so that none come close
 
 
 class RoundStream:
-    """``width`` uniform numbers on [0, 1) for every round of every trial.
+    """Random numbers of one shape, ``(B, *shape)``, for every round of every trial: uniform on [0, 1), or normal.
 
-    A counter-based generator (Philox) keyed by seed, trial and stream makes each round's numbers a function of
+    A generator that can leap (PCG64-DXSM), keyed by seed, trial and ``key``, makes each round's numbers a function of
     those and of the round alone: trial 5 draws the same in any batch, and a log can be folded again from anywhere.
 
-    >>> both = RoundStream(seed=7, trials=[4, 5], stream=POLICY, width=2)
-    >>> alone = RoundStream(seed=7, trials=[5], stream=POLICY, width=2)
+    >>> both = RoundStream(seed=7, trials=[4, 5], key=(POLICY,), shape=(2,))
+    >>> alone = RoundStream(seed=7, trials=[5], key=(POLICY,), shape=(2,))
     >>> bool((both.at(1000)[1] == alone.at(1000)[0]).all())
     True
     """
 
-    def __init__(self, *, seed: int, trials: Sequence[int], stream: int, width: int) -> None:
-        keys = [np.random.SeedSequence(seed, spawn_key=(trial, stream)) for trial in trials]
-        self._keys: list[NDArray[Any]] = [key.generate_state(2, np.uint64) for key in keys]
-        self._width = width
+    def __init__(
+        self, *, seed: int, trials: Sequence[int], key: tuple[int, ...], shape: tuple[int, ...], normal: bool = False
+    ) -> None:
+        sources = [np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(trial, *key))) for trial in trials]
+        self._generators = [(source, source.state, np.random.Generator(source)) for source in sources]
+        self._shape, self._normal = shape, normal
+        self._rounds = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // max(1, int(np.prod(shape)))))
         self._number = -1
         self._chunk: Floats = np.empty(0)
 
     def at(self, round_: int) -> Floats:
-        """The numbers of a round ≥ 0: (B, width)."""
-        number, offset = divmod(round_, _CHUNK)
+        """The numbers of a round ≥ 0, (B, *shape), to be read and not written to."""
+        number, offset = divmod(round_, self._rounds)
         if number != self._number:
-            self._number, self._chunk = number, np.stack([self._draw(key, number) for key in self._keys])
-        return self._chunk[:, offset]
+            self._draw(number)
+        return self._chunk[offset]
 
-    def _draw(self, key: NDArray[Any], number: int) -> Floats:
-        generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, number, 0]))
-        return generator.random((_CHUNK, self._width))
+    def _draw(self, number: int) -> None:
+        self._number, shape = number, (self._rounds, *self._shape)
+        self._chunk = np.empty((self._rounds, len(self._generators), *self._shape))
+        for trial, (source, start, generator) in enumerate(self._generators):
+            source.state = start
+            source.advance(number * _LEAP)
+            self._chunk[:, trial] = generator.standard_normal(shape) if self._normal else generator.random(shape)
+        self._chunk.flags.writeable = False
+
+
+class Draws:
+    """The streams of an environment or an attack, made in the same order every time.
+
+    >>> draw = Draws(seed=7, trials=[0, 1, 2], who=ENVIRONMENT)
+    >>> sets, noise = draw.uniform(20, 5), draw.normal()
+    >>> sets.at(1).shape, noise.at(1).shape
+    ((3, 20, 5), (3,))
+    """
+
+    def __init__(self, *, seed: int, trials: Sequence[int], who: int) -> None:
+        self._seed, self._trials, self._who, self._made = seed, tuple(trials), who, 0
+
+    def __len__(self) -> int:
+        """The number of trials."""
+        return len(self._trials)
+
+    def uniform(self, *shape: int) -> RoundStream:
+        """Numbers on [0, 1), of this shape in each trial and round."""
+        return self._stream(self._trials, self._next_key(), shape)
+
+    def normal(self, *shape: int) -> RoundStream:
+        """Standard normal numbers, of this shape in each trial and round."""
+        return self._stream(self._trials, self._next_key(), shape, normal=True)
+
+    def shared(self, *shape: int) -> RoundStream:
+        """Numbers on [0, 1) that all trials have in common, (1, *shape): they depend on seed and round alone."""
+        return self._stream((0,), (*self._next_key(), 0), shape)  # a longer key than any trial's
+
+    def _next_key(self) -> tuple[int, ...]:
+        self._made += 1
+        return self._who, self._made
+
+    def _stream(
+        self, trials: tuple[int, ...], key: tuple[int, ...], shape: tuple[int, ...], normal: bool = False
+    ) -> RoundStream:
+        return RoundStream(seed=self._seed, trials=trials, key=key, shape=shape, normal=normal)

@@ -121,7 +121,7 @@ class Policy(ABC):
         if self.trials is not None:
             self.trials = len(numbers) if isinstance(self.trials, Integral) else numbers
         entropy = self.seed[0] if isinstance(self.seed, tuple) else self.seed
-        self._stream = RoundStream(seed=entropy, trials=numbers, stream=POLICY, width=4)
+        self._stream = RoundStream(seed=entropy, trials=numbers, key=(POLICY,), shape=(4,))
         self._single, self._batch = self.trials is None, len(numbers)
         self._rows = np.arange(self._batch)
         self._zeros: Ints = np.zeros(self._batch, dtype=np.int64)
@@ -137,6 +137,11 @@ class Policy(ABC):
         if self._made and name[0] != "_":
             raise AttributeError(f"{name} is fixed once a policy is made; make a new policy to change it")
         object.__setattr__(self, name, value)
+
+    @property
+    def updates(self) -> int | Ints:
+        """How many rewards it has learnt from; in a batch (B,)."""
+        return int(self._updates[0]) if self._single else self._updates.copy()
 
     # What a policy defines.
 

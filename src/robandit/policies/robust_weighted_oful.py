@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
 
 from robandit import radius
 from robandit.policies.confidence import OneRadius, Weighted
@@ -19,13 +22,20 @@ class RobustWeightedOFUL(Weighted, OneRadius):
     probability 1 − δ, against an adversary that sees the action too (theorem thm:alg:1).
     """
 
-    corruption: float
-    """C = Σ_t sup_a |r_t(a) − r′_t(a)| / (R + 1), or an upper bound on it."""
+    corruption: float | Sequence[float]
+    """C = Σ_t sup_a |r_t(a) − r′_t(a)| / (R + 1), or an upper bound on it; in a batch, one number or one per trial."""
 
     def _start(self) -> None:
         super()._start()
-        self.corruption = not_negative("corruption", self.corruption)
-        self._table = radius.Table(partial(radius.alpha, self._setting, corruption=self.corruption))
+        if isinstance(self.corruption, Sequence) and not self._single:
+            self.corruption = tuple(not_negative("corruption", one) for one in self.corruption)
+            if len(self.corruption) != self._batch:
+                raise ValueError(f"corruption must be one number or {self._batch}, got {len(self.corruption)}")
+        else:
+            self.corruption = not_negative("corruption", self.corruption)
+        self._clean = radius.Table(partial(radius.alpha, self._setting, corruption=0.0))
+        # α_t grows by the same for every unit of corruption (eq. eq:def:alpha).
+        self._extra = radius.alpha(self._setting, 1, self.corruption) - radius.alpha(self._setting, 1, 0.0)
 
     def _theory(self) -> Floats:
-        return self._table(self._updates + 1)
+        return np.asarray(self._clean(self._updates + 1) + self._extra)

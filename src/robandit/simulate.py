@@ -1,0 +1,195 @@
+"""The protocol of the paper's section 3, as one loop over rounds and a batch of trials."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robandit.attacks import Adversary, Attack
+from robandit.environments import NEVER, Environment, Offer, side_by_side
+from robandit.policies import Decision, Policy
+from robandit.policies.inputs import Ints, integer
+from robandit.ridge import Floats
+from robandit.streams import ENVIRONMENT, Draws
+
+MakePolicy: TypeAlias = Callable[..., Policy]
+"""A class of policies, or a `functools.partial` of one with some of its settings."""
+
+LABELLED = "labelled"
+"""The ``corruption`` of a policy that is told the attack's label, as the paper tells Robust weighted OFUL 2k."""
+
+
+class Scenario(NamedTuple):
+    """Some trials of an environment under an attack."""
+
+    environment: Environment
+    attack: Attack
+    trials: Sequence[int]
+
+
+class Trace(NamedTuple):
+    """What happened up to each checkpoint: arrays (checkpoints, B) in the order of the scenarios and their trials."""
+
+    round: Ints  # (checkpoints,)
+    regret: Floats
+    """Σ ⟨a*_s − a_s, μ*⟩ on clean means, eq. (regret) for the actions played."""
+    c_sup: Floats
+    c_play: Floats
+    gap: Floats
+    """Δ_t of the checkpoint's round, eq. (def:gap)."""
+    smallest_gap: Floats
+    """Δ, the smallest so far."""
+    updates: Ints
+    """How many rewards have arrived."""
+    empty: Ints
+    """In how many rounds the confidence set of the level drawn was empty."""
+    cascade: Ints
+    """How many levels were climbed for that, in all."""
+    level_use: Ints
+    """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
+
+
+def checkpoints(rounds: int, number: int = 100) -> Ints:
+    """About ``number`` rounds, evenly spread by their logarithm, and the last.
+
+    >>> checkpoints(1000, 7).tolist()
+    [1, 3, 10, 32, 100, 316, 1000]
+    """
+    return np.unique(np.geomspace(1, rounds, max(2, min(number, rounds))).round().astype(np.int64))
+
+
+def simulate(
+    *,
+    policy: MakePolicy,
+    scenarios: Iterable[Scenario],
+    rounds: int,
+    seed: int,
+    at: Ints | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Trace:
+    """Play ``rounds`` rounds of one policy in all trials of some scenarios at once.
+
+    Each trial is the same, bit for bit, whatever runs beside it. ``at`` are the rounds to record, by default
+    `checkpoints`; ``progress`` is called with the number of rounds played since the last call.
+
+    >>> from robandit import OFUL, attacks, environments
+    >>> paper = Scenario(environments.Paper(fresh_rounds=30), attacks.Flip(rounds=30), trials=range(8))
+    >>> trace = simulate(policy=OFUL, scenarios=[paper], rounds=200, seed=1)
+    >>> trace.regret[-1].shape
+    (8,)
+    """
+    played = [Scenario(*scenario) for scenario in scenarios]
+    at = checkpoints(integer("rounds", rounds, least=1)) if at is None else at
+    learner = prepare(policy, played, rounds, seed)
+    adversary = Adversary([(s.attack, s.environment, s.trials) for s in played], seed)
+    worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in played]
+    world, mail, record = side_by_side(worlds), Mail(learner), Record(learner, adversary, at)
+    for t in range(1, rounds + 1):
+        offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
+        plot = adversary.commit(offer, parts)  # step 3
+        decision = learner.choose(plot.actions, offer.sigma)  # step 4
+        reward = adversary.answer(offer, parts, plot, decision)  # step 5
+        mail.deliver(offer, decision, reward)  # step 6
+        record.note(offer, decision)
+        if progress is not None and (t % 256 == 0 or t == rounds):
+            progress((t - 1) % 256 + 1)
+    return record.trace()
+
+
+def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: int) -> Policy:
+    """The policy for all these trials. What it must know and was not set is read off the scenarios."""
+    environment = scenarios[0].environment
+    trials = [trial for scenario in scenarios for trial in scenario.trials]
+    given = make.keywords if isinstance(make, partial) else {}
+    kind: Any = make.func if isinstance(make, partial) else make
+    wanted = {item.name for item in fields(kind)}
+    known: dict[str, Any] = {
+        "dim": environment.dim,
+        "noise_range": environment.noise_range,
+        "action_bound": environment.action_bound,
+        "parameter_bound": environment.parameter_bound,
+        "mean_bound": environment.mean_bound,
+        "horizon": rounds,
+        "corruption": LABELLED,
+    }
+    settings = {name: given.get(name, value) for name, value in known.items() if name in wanted}
+    if settings.get("corruption") == LABELLED:
+        settings["corruption"] = [_label(s.attack) for s in scenarios for _ in s.trials]
+    return make(**settings, trials=trials, seed=seed)
+
+
+def _label(attack: Attack) -> float:
+    if attack.label is None:
+        raise ValueError(f"corruption must be given, since {type(attack).__name__} has no budget that could label it")
+    return attack.label
+
+
+class Mail:
+    """Brings the policy its rewards: at once, late, or never."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._waiting: dict[int, list[tuple[Decision, Floats, NDArray[np.bool_]]]] = defaultdict(list)
+
+    def deliver(self, offer: Offer, decision: Decision, reward: Floats) -> None:
+        """Send this round's rewards, and bring those that are due, the oldest first."""
+        if offer.delay is None and not self._waiting:
+            self._policy.update(decision, reward)
+            return
+        delay = np.zeros(len(reward), np.int64) if offer.delay is None else offer.delay
+        for wait in np.unique(delay[delay != NEVER]).tolist():
+            self._waiting[offer.round + wait].append((decision, reward, delay == wait))
+        for due in self._waiting.pop(offer.round, ()):
+            self._policy.update(due[0], due[1], mask=due[2])
+
+
+class Record:
+    """Keeps the sums, and writes them down at the checkpoints."""
+
+    def __init__(self, policy: Policy, adversary: Adversary, at: Ints) -> None:
+        self._policy, self._ledger, self._at = policy, adversary.ledger, set(at.tolist())
+        size, levels = len(adversary.ledger.c_sup), getattr(policy, "levels", 0)
+        self._rows = np.arange(size)
+        self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
+        self._empty, self._cascade = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._levels = np.zeros((size, levels), np.int64)
+        self._written: list[Trace] = []
+
+    def note(self, offer: Offer, decision: Decision) -> None:
+        """Add a round."""
+        menu = offer.menu
+        self._regret += menu.best - offer.mean_of(decision.index, decision.action)
+        np.minimum(self._smallest, menu.gap, out=self._smallest)
+        if self._levels.size:
+            self._levels[self._rows, decision.level - 1] += 1
+            self._empty += decision.empty
+            self._cascade += decision.cascade
+        if offer.round in self._at:
+            self._write(offer.round, menu.gap)
+
+    def _write(self, t: int, gap: Floats) -> None:
+        now = Trace(
+            round=np.array(t),
+            regret=self._regret,
+            c_sup=self._ledger.c_sup,
+            c_play=self._ledger.c_play,
+            gap=gap,
+            smallest_gap=self._smallest,
+            updates=np.atleast_1d(self._policy.updates),
+            empty=self._empty,
+            cascade=self._cascade,
+            level_use=self._levels,
+        )
+        copies: list[Any] = [array.copy() for array in now]
+        self._written.append(Trace(*copies))
+
+    def trace(self) -> Trace:
+        """All that was written down."""
+        columns: list[Any] = [np.stack(column) for column in zip(*self._written, strict=True)]
+        return Trace(*columns)
