@@ -3,27 +3,33 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-slow bench lint clean
+.PHONY: help demo test test-engines test-slow bench lint clean
 
 help:
-	@echo "make demo       race the five policies under attack and draw the result into out/"
-	@echo "make test       lint, types, tests and coverage"
-	@echo "make test-slow  the long statistical and accuracy tests"
-	@echo "make bench      microseconds per round beside a plain NumPy OFUL"
-	@echo "make lint       check format, style and types"
-	@echo "make clean      remove the virtual environment and everything generated"
+	@echo "make demo          race the five policies under attack and draw the result into out/"
+	@echo "make test          lint, types, tests and coverage"
+	@echo "make test-engines  runs that are killed, on the cores, on Dask and on Ray"
+	@echo "make test-slow     the long statistical and accuracy tests"
+	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
+	@echo "make lint          check format, style and types"
+	@echo "make clean         remove the virtual environment and everything generated"
 
-demo: $(VENV)/plot
-	$(BIN)/python examples/race.py
+demo: $(VENV)/lab
+	$(BIN)/robandit simulate --config examples/race.toml --out out/race.parquet
+	$(BIN)/robandit plot out/race.parquet --force
 
 test: lint
-	$(BIN)/python -m pytest -n auto -m "not slow" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+
+test-engines: $(VENV)/engines
+	$(BIN)/python -m pytest -m engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/figure1.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -33,8 +39,11 @@ lint: $(VENV)/dev
 clean:
 	rm -rf $(VENV) out build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-$(VENV)/plot $(VENV)/dev: $(VENV)/%: pyproject.toml | $(VENV)/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+$(VENV)/lab: EXTRAS := lab
+$(VENV)/dev: EXTRAS := dev
+$(VENV)/engines: EXTRAS := dev,dask,ray
+$(VENV)/lab $(VENV)/dev $(VENV)/engines: pyproject.toml | $(VENV)/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
 $(VENV)/made:

@@ -46,8 +46,19 @@ ORDER = [
     "attacks.top_n",
     "attacks.context",
     "attacks",
+    "checks.policies",
+    "checks.environments",
+    "checks.attacks",
     "checks",
     "simulate",
+    "catalogue",
+    "plan",
+    "results",
+    "engine",
+    "summary",
+    "pictures",
+    "cli",
+    "__main__",
 ]
 
 

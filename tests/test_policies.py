@@ -596,3 +596,22 @@ def test_what_a_policy_hands_out_is_a_copy(kind: Any) -> None:
     if settings:
         policy.candidate(1).first.center[:] = 9.0
     assert robandit.checks.same_state(policy, before)
+
+
+def test_a_set_that_cannot_change_is_checked_once_and_any_other_always() -> None:
+    policy = robandit.OFUL(dim=2, noise_range=0.5, seed=1)
+    actions = np.array([[1.0, 0.0], [0.0, 1.0]])
+    actions.flags.writeable = False
+    first = policy.choose(actions)
+    assert policy.choose(actions).index in (0, 1) and first.index in (0, 1)
+    actions.flags.writeable = True
+    actions[0, 0] = np.nan
+    with pytest.raises(ValueError, match="actions must be finite"):
+        policy.choose(actions)
+    owner = np.array([[1.0, 0.0], [0.0, 1.0]])
+    view = owner[:]
+    view.flags.writeable = False
+    policy.choose(view)
+    owner[0, 0] = np.nan  # through the back door
+    with pytest.raises(ValueError, match="actions must be finite"):
+        policy.choose(view)

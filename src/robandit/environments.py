@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from robandit.actions import Ball, Region
 from robandit.policies.inputs import Ints, integer, not_negative, positive, share
 from robandit.ridge import Floats
-from robandit.streams import Draws
+from robandit.streams import Derived, Draws
 
 Index: TypeAlias = NDArray[np.intp]
 
@@ -60,7 +60,10 @@ class Menu(NamedTuple):
     def joined(cls, menus: Sequence[Menu]) -> Self:
         """Several batches as one. Infinite sets must be the same."""
         columns = [list(column) for column in zip(*menus, strict=True)]
-        return cls(*(c[0] if not isinstance(c[0], np.ndarray) else np.concatenate(c) for c in columns))
+        joined = cls(*(c[0] if not isinstance(c[0], np.ndarray) else np.concatenate(c) for c in columns))
+        if isinstance(joined.actions, np.ndarray):
+            joined.actions.flags.writeable = False
+        return joined
 
 
 @dataclass(slots=True, eq=False)
@@ -196,24 +199,26 @@ class Synthetic(Environment):
             raise ValueError(
                 f"bernoulli rewards need noise_range >= 1 and drift = 0, got {self.noise_range} and {self.drift}"
             )
-        if self.infinite and (self.per_action or self.noise == "bernoulli" or self.fewest is not None):
-            raise ValueError("an infinite set goes without per_action, fewest and bernoulli rewards")
+        if self.noise == "bernoulli" and (self.sigma_low, self.sigma_high) != (0.0, 0.05):
+            raise ValueError("bernoulli rewards have a sigma of 0.5; leave sigma_low and sigma_high out")
+        if self.infinite and (self.per_action or self.noise == "bernoulli" or self.fewest or self.fresh_rounds):
+            raise ValueError("an infinite set goes without per_action, fewest, fresh_rounds and bernoulli rewards")
+        if self.drift > 0.0 and self.dim == 1:
+            raise ValueError("drift needs dim >= 2: in one dimension there is nowhere to turn")
 
     @property
     def set_size(self) -> int | None:
         return None if self.infinite or self.fewest is not None else self.actions
 
     def rounds(self, draw: Draws) -> Iterator[Offer]:
-        menus = self._menus(draw)
-        noises = self._noise(draw)
-        delays = self._delays(draw)
+        menu_of, noise_of, delay_of = self._menus(draw), self._noise(draw), self._delays(draw)
         for t in count(1):
-            menu = next(menus)
-            sigma, noise = noises(t, menu)
-            yield Offer(t, menu, sigma, noise, delays(t))
+            menu = menu_of(t)
+            sigma, noise = noise_of(t, menu)
+            yield Offer(t, menu, sigma, noise, delay_of(t))
 
-    def _menus(self, draw: Draws) -> Iterator[Menu]:
-        """The decision sets of each round, with entries uniform on ±1/√d; rewards of 0 or 1 need positive ones."""
+    def _menus(self, draw: Draws) -> Callable[[int], Menu]:
+        """The decision sets of a round, with entries uniform on ±1/√d; rewards of 0 or 1 need positive ones."""
         entries, sizes, where = draw.uniform(self.actions, self.dim), draw.shared(), self._parameters(draw)
         low, width = (0.0, 1.0) if self.noise == "bernoulli" else (-1.0, 2.0)
 
@@ -223,16 +228,17 @@ class Synthetic(Environment):
             actions = (low + width * entries.at(t)) * self.dim**-0.5
             if self.fewest is not None:
                 actions = actions[:, : self.fewest + int(sizes.at(t)[0] * (self.actions - self.fewest + 1))].copy()
+            actions.flags.writeable = False  # policies check a set that can't have changed only once
             return Menu.of(actions, where(t))
 
-        held = fresh(0)
-        for t in count(1):
-            if not self.infinite and (self.fresh_rounds is None or t <= self.fresh_rounds):
-                yield fresh(t)
-            elif self.drift > 0.0:
-                yield Menu.of(held.actions, where(t))
-            else:
-                yield held
+        held, last = fresh(0), 0 if self.infinite else self.fresh_rounds
+
+        def menu(t: int) -> Menu:
+            if last is None or t <= last:
+                return fresh(t)
+            return Menu.of(held.actions, where(t)) if self.drift > 0.0 else held
+
+        return menu
 
     def _parameters(self, draw: Draws) -> Callable[[int], Floats]:
         """μ* (B, d) as a function of the round."""
@@ -241,7 +247,7 @@ class Synthetic(Environment):
         if self.parameter == "random":
             start = directions[:, 0] / np.linalg.norm(directions[:, 0], axis=1, keepdims=True)
             start = np.abs(start) if self.noise == "bernoulli" else start
-        if self.drift == 0.0 or self.dim == 1:
+        if self.drift == 0.0:
             return lambda t: start
         aside = directions[:, 1] - np.vecdot(directions[:, 1], start)[:, None] * start
         aside /= np.linalg.norm(aside, axis=1, keepdims=True)
@@ -250,7 +256,7 @@ class Synthetic(Environment):
     def _noise(self, draw: Draws) -> Callable[[int, Menu], tuple[Floats, Floats]]:
         """σ_t and ε_t of a round: each (B,), or (B, K) per action."""
         shape = (self.actions,) if self.per_action else ()
-        spread, scale = draw.uniform(*shape), self.noise_range
+        spread = draw.uniform(*shape)
         if self.noise == "bernoulli":
             coin = draw.uniform(self.actions)
 
@@ -260,14 +266,13 @@ class Synthetic(Environment):
 
             return bernoulli
         source = draw.normal(*shape) if self.noise == "gaussian" else draw.uniform(*shape)
+        sigmas, noises = Derived(self._sigma, spread), Derived(self._symmetric, spread, source)
 
         def symmetric(t: int, menu: Menu) -> tuple[Floats, Floats]:
-            sigma, drawn = self._sigma(spread.at(t)), source.at(t)
-            if self.per_action and drawn.shape != menu.means.shape:
-                sigma, drawn = sigma[:, : menu.means.shape[1]], drawn[:, : menu.means.shape[1]]
-            if self.noise == "two-point":
-                return sigma, np.where(drawn < 0.5, -sigma, sigma)
-            return sigma, np.minimum(np.maximum(sigma * drawn, -scale), scale)
+            sigma, noise = sigmas.at(t), noises.at(t)
+            if self.per_action and sigma.shape != menu.means.shape:
+                return sigma[:, : menu.means.shape[1]], noise[:, : menu.means.shape[1]]
+            return sigma, noise
 
         return symmetric
 
@@ -275,6 +280,13 @@ class Synthetic(Environment):
         if self.noise == "two-point":
             return self.sigma_low * (self.sigma_high / self.sigma_low) ** uniform
         return self.sigma_low + (self.sigma_high - self.sigma_low) * uniform
+
+    def _symmetric(self, uniform: Floats, source: Floats) -> Floats:
+        """Noise that is symmetric around 0, from what σ is drawn from and numbers of its own."""
+        sigma = self._sigma(uniform)
+        if self.noise == "two-point":
+            return np.where(source < 0.5, -sigma, sigma)
+        return np.clip(sigma * source, -self.noise_range, self.noise_range)
 
     def _delays(self, draw: Draws) -> Callable[[int], Ints | None]:
         """The delay (B,) of a round's rewards; None if there is none."""

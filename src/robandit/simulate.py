@@ -26,7 +26,7 @@ LABELLED = "labelled"
 
 
 class Scenario(NamedTuple):
-    """Some trials of an environment under an attack."""
+    """Some trials of an environment under an attack, to which the environment may adapt (`Environment.facing`)."""
 
     environment: Environment
     attack: Attack
@@ -84,8 +84,10 @@ def simulate(
     >>> trace.regret[-1].shape
     (8,)
     """
-    played = [Scenario(*scenario) for scenario in scenarios]
-    at = checkpoints(integer("rounds", rounds, least=1)) if at is None else at
+    integer("rounds", rounds, least=1)
+    played = [s._replace(environment=s.environment.facing(s.attack)) for s in scenarios]
+    _check_alike(played)
+    at = checkpoints(rounds) if at is None else at
     learner = prepare(policy, played, rounds, seed)
     adversary = Adversary([(s.attack, s.environment, s.trials) for s in played], seed)
     worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in played]
@@ -108,6 +110,8 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
     trials = [trial for scenario in scenarios for trial in scenario.trials]
     given = make.keywords if isinstance(make, partial) else {}
     kind: Any = make.func if isinstance(make, partial) else make
+    if not isinstance(kind, type) or not issubclass(kind, Policy):
+        raise ValueError(f"policy must be a class of policies, or a functools.partial of one, got {make!r}")
     wanted = {item.name for item in fields(kind)}
     known: dict[str, Any] = {
         "dim": environment.dim,
@@ -122,6 +126,21 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
     if settings.get("corruption") == LABELLED:
         settings["corruption"] = [_label(s.attack) for s in scenarios for _ in s.trials]
     return make(**settings, trials=trials, seed=seed)
+
+
+def batch_key(environment: Environment) -> tuple[object, ...]:
+    """What environments must have in common to be in the same batch: d, R, the bounds, and the size of their sets."""
+    bounds = environment.action_bound, environment.parameter_bound, environment.mean_bound
+    return environment.dim, environment.noise_range, *bounds, environment.set_size or environment
+
+
+def _check_alike(scenarios: Sequence[Scenario]) -> None:
+    if not scenarios:
+        raise ValueError("there must be at least one scenario")
+    first, *others = [scenario.environment for scenario in scenarios]
+    for other in others:
+        if batch_key(other) != batch_key(first):
+            raise ValueError(f"{other} can't share a batch with {first}: d, R, the bounds or the sizes of sets differ")
 
 
 def _label(attack: Attack) -> float:

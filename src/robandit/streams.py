@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -34,25 +34,52 @@ class RoundStream:
         sources = [np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(trial, *key))) for trial in trials]
         self._generators = [(source, source.state, np.random.Generator(source)) for source in sources]
         self._shape, self._normal = shape, normal
-        self._rounds = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // max(1, int(np.prod(shape)))))
+        self.chunk_rounds = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // max(1, int(np.prod(shape)))))
         self._number = -1
         self._chunk: Floats = np.empty(0)
 
     def at(self, round_: int) -> Floats:
         """The numbers of a round ≥ 0, (B, *shape), to be read and not written to."""
-        number, offset = divmod(round_, self._rounds)
+        number, offset = divmod(round_, self.chunk_rounds)
+        return self.chunk(number)[offset]
+
+    def chunk(self, number: int) -> Floats:
+        """The numbers of the rounds from number·chunk_rounds on, (chunk_rounds, B, *shape)."""
         if number != self._number:
             self._draw(number)
-        return self._chunk[offset]
+        return self._chunk
 
     def _draw(self, number: int) -> None:
-        self._number, shape = number, (self._rounds, *self._shape)
-        self._chunk = np.empty((self._rounds, len(self._generators), *self._shape))
+        self._number, shape = number, (self.chunk_rounds, *self._shape)
+        self._chunk = np.empty((self.chunk_rounds, len(self._generators), *self._shape))
         for trial, (source, start, generator) in enumerate(self._generators):
             source.state = start
             source.advance(number * _LEAP)
             self._chunk[:, trial] = generator.standard_normal(shape) if self._normal else generator.random(shape)
         self._chunk.flags.writeable = False
+
+
+class Derived:
+    """A function of streams of the same shape, computed for a chunk of rounds at a time.
+
+    >>> draw = Draws(seed=7, trials=[0, 1], who=ENVIRONMENT)
+    >>> sigma, normal = draw.uniform(), draw.normal()
+    >>> noise = Derived(lambda sigma, normal: sigma * normal, sigma, normal)
+    >>> bool((noise.at(300) == sigma.at(300) * normal.at(300)).all())
+    True
+    """
+
+    def __init__(self, function: Callable[..., Floats], *streams: RoundStream) -> None:
+        self._function, self._streams, self._number = function, streams, -1
+        self._chunk: Floats = np.empty(0)
+
+    def at(self, round_: int) -> Floats:
+        """Its values in a round."""
+        number, offset = divmod(round_, self._streams[0].chunk_rounds)
+        if number != self._number:
+            self._number = number
+            self._chunk = self._function(*(stream.chunk(number) for stream in self._streams))
+        return self._chunk[offset]
 
 
 class Draws:

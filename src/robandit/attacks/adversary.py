@@ -44,6 +44,7 @@ class Adversary:
             budgets=np.repeat(budgets, sizes), strong=np.repeat(strong, sizes), noise_range=attacks[0][1].noise_range
         )
         self._disguised = any(type(attack).disguise is not Attack.disguise for attack in self._attacks)
+        self._watched = any(type(attack).observe is not Attack.observe for attack in self._attacks)
 
     def commit(self, offer: Offer, parts: Sequence[Offer]) -> Plot:
         """Decide on the lies about a round (step 3); ``parts`` are the offers to each attack, ``offer`` all of them."""
@@ -58,19 +59,21 @@ class Adversary:
         if shown is None:
             return Plot(actions, lies)
         moves = np.linalg.norm(shown - actions, axis=2)
-        part = np.minimum(1.0, self.ledger.left[:, None] / np.maximum(moves, 1e-300))
+        left = self.ledger.left[:, None]
+        part = np.divide(left, moves, out=np.ones_like(moves), where=moves > left)
         return Plot(actions + part[:, :, None] * (shown - actions), lies, part * moves)
 
     def answer(self, offer: Offer, parts: Sequence[Offer], plot: Plot, decision: Decision) -> Floats:
         """The reward that the policy is told of, (B,), for the action that it took (step 5)."""
         played: Index = decision.index
-        if not isinstance(offer.actions, np.ndarray) and not self.ledger.exhausted:
+        reward = offer.reward_of(played, decision.action)
+        if not isinstance(offer.actions, np.ndarray) and (self._watched or not self.ledger.exhausted):
+            self._check_infinite()
             offer, parts = (
                 offer.narrowed(decision.action),
                 [part.narrowed(decision.action[rows]) for part, rows in zip(parts, self._rows, strict=True)],
             )
             plot, played = self.commit(offer, parts), np.full(len(decision.action), -1)
-        reward = offer.reward_of(played, decision.action)
         for attack, part, rows in zip(self._attacks, parts, self._rows, strict=True):
             if type(attack).observe is not Attack.observe:
                 attack.observe(part, played[rows], reward[rows])
@@ -79,6 +82,11 @@ class Adversary:
         amounts = np.zeros_like(offer.means) if plot.lies is None else np.abs(plot.lies)
         self.ledger.book(amounts if plot.moves is None else amounts + plot.moves, played)
         return reward if plot.lies is None else reward + plot.lies[np.arange(len(reward)), played]
+
+    def _check_infinite(self) -> None:
+        for attack in self._attacks:
+            if not attack.infinite:
+                raise ValueError(f"{type(attack).__name__} needs finite decision sets, and these are infinite")
 
     def _ask(self, what: str, parts: Sequence[Offer], default: Floats) -> Floats | None:
         """What all attacks say to `corrupt` or `disguise`, with ``default`` where one says nothing; None if all do."""

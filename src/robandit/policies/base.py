@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,6 +105,9 @@ class Policy(ABC):
     seed: int | tuple[int, int] | None = None
     """Of the policy's own draws; (s, 5) makes a single policy equal to trial 5 of a batch with seed s."""
 
+    cost: ClassVar[float] = 1.0
+    """About how long a round takes beside OFUL's; engines begin with the longest work."""
+
     def __post_init__(self) -> None:
         self.dim = integer("dim", self.dim, least=1)
         for name in ("noise_range", "action_bound", "parameter_bound", "mean_bound"):
@@ -127,6 +130,7 @@ class Policy(ABC):
         self._zeros: Ints = np.zeros(self._batch, dtype=np.int64)
         self._zeros.flags.writeable = False
         self._round = 0
+        self._constant: tuple[Actions | None, Floats | Region] = (None, np.empty(0))
         self._updates: Ints = np.zeros(self._batch, dtype=np.int64)
         self._start()
         self._made = True
@@ -327,7 +331,14 @@ class Policy(ABC):
             array[...] = saved
 
     def _read_actions(self, actions: Actions) -> Floats | Region:
-        return read_actions(actions, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound)
+        # A set that nobody can write to needs no second look when it comes back.
+        constant = isinstance(actions, np.ndarray) and actions.base is None and not actions.flags.writeable
+        if constant and actions is self._constant[0]:
+            return self._constant[1]
+        offered = read_actions(actions, dim=self.dim, batch=self._batch, single=self._single, bound=self.action_bound)
+        if constant:
+            self._constant = actions, offered
+        return offered
 
     def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
         count = offered.shape[1] if isinstance(offered, np.ndarray) else None

@@ -43,6 +43,8 @@ class MultiLevelWeightedOFUL(Weighted):
     horizon: int
     """T, the number of rounds that the guarantee is for."""
 
+    cost = 3.0
+
     def _start(self) -> None:
         super()._start()
         self.horizon = integer("horizon", self.horizon, least=1)

@@ -27,7 +27,7 @@ class RobustWeightedOFUL(Weighted, OneRadius):
 
     def _start(self) -> None:
         super()._start()
-        if isinstance(self.corruption, Sequence) and not self._single:
+        if isinstance(self.corruption, (Sequence, np.ndarray)) and not self._single:
             self.corruption = tuple(not_negative("corruption", one) for one in self.corruption)
             if len(self.corruption) != self._batch:
                 raise ValueError(f"corruption must be one number or {self._batch}, got {len(self.corruption)}")

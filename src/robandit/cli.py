@@ -1,0 +1,207 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+import textwrap
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import MISSING
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import robandit
+from robandit.catalogue import CATALOGUE, ConfigError, describe, find
+from robandit.plan import SET_BY_THE_RUN, Run
+
+_NEEDED = ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm")
+
+_EXITS = """\
+exit codes: 0 done; 1 the run failed; 2 wrong options or configuration, or something is in the way, and nothing was
+written; 130 stopped from the keyboard"""
+
+_SIMULATE = f"""\
+Race policies through environments under attacks, and save a tidy table.
+
+A policy, attack or environment is given as its name and settings, NAME,KEY=VALUE,…: see `robandit policies`, `robandit
+attacks` and `robandit environments`. A value in brackets, KEY=[1,2,3], stands for one run with each. Your own class is
+named by its place, FILE.py:CLASS or MODULE:CLASS.
+
+The same can be said in a TOML file (--config); options given beside it take the place of what it says:
+
+  rounds = 10000
+  trials = 10
+  environments = ["paper"]
+  [[attacks]]
+  name = "flip"
+  rounds = [0, 30, 90]
+  [[policies]]
+  name = "oful"
+  radius_scale = 0.4
+
+A run that is stopped, even by a power cut, goes on where it was when the same command is given again. The result
+depends on the configuration alone, bit for bit: not on workers, engine or batch.
+
+{_EXITS}"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; gives its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        options.call(options)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    except (ConfigError, FileExistsError) as error:
+        print(f"robandit: {error}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"robandit: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="robandit", description="Bandits that can't be bought.", epilog=_EXITS, formatter_class=raw
+    )
+    parser.add_argument("--version", action="version", version=f"robandit {robandit.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    simulate = commands.add_parser(
+        "simulate", help="race policies under attack", description=_SIMULATE, formatter_class=raw
+    )
+    _simulate_options(simulate)
+    for kind, (_, base) in CATALOGUE.items():
+        about = f"list the {kind} there are"
+        listing = commands.add_parser(kind, help=about, description=f"{about.capitalize()}, one line each.")
+        listing.add_argument("name", nargs="?", help=f"show the settings of this {base.__name__.lower()}")
+        listing.set_defaults(call=_list, kind=kind)
+    plot = commands.add_parser("plot", help="draw a saved result", description="Draw a saved result.", epilog=_EXITS)
+    plot.add_argument("result", type=Path, help="what `robandit simulate` saved")
+    plot.add_argument("--out", type=Path, help="the folder for the pictures (default: where the result is)")
+    plot.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="(default %(default)s)")
+    plot.add_argument("--force", action="store_true", help="replace pictures that are there already")
+    plot.set_defaults(call=_plot)
+    return parser
+
+
+def _simulate_options(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what to run")
+    what.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with the whole configuration")
+    for name, default in (("policy", "none"), ("attack", "none"), ("environment", "paper")):
+        text = f"one or more (default: {default})" if name != "policy" else "one or more"
+        what.add_argument(f"--{name}", action="append", metavar="NAME,KEY=VALUE", help=text)
+    what.add_argument("--rounds", type=int, help="rounds of a trial (default 1000)")
+    what.add_argument("--trials", type=int, help="trials of each (default 10)")
+    what.add_argument("--seed", type=int, help="of all randomness (default 1)")
+    what.add_argument("--checkpoints", type=int, help="rounds to record, about (default 100)")
+    where = parser.add_argument_group("where")
+    where.add_argument("--out", type=Path, default=Path("run.parquet"), help="the result (default %(default)s)")
+    where.add_argument("--force", action="store_true", help="replace a result that is there, drop a run half done")
+    where.add_argument("--engine", default="local", help="local, dask or ray (default %(default)s)")
+    where.add_argument("--address", help="of a running Dask scheduler or Ray cluster (default: start one here)")
+    where.add_argument("--workers", type=int, help="processes (default: as many as there are cores)")
+    where.add_argument("--batch", type=int, help="trials that one process runs at once (default: what is fast)")
+    parser.set_defaults(call=_simulate)
+
+
+def _simulate(options: argparse.Namespace) -> None:
+    _require_lab()
+    from robandit.engine import Engine, carry_out
+
+    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints")}
+    given |= {
+        kind: values and [_entry(value) for value in values]
+        for kind, values in zip(CATALOGUE, (options.environment, options.attack, options.policy), strict=True)
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    run = Run.read_file(options.config, **given) if options.config else Run.read(given)
+    engine = Engine(kind=options.engine, workers=options.workers, address=options.address, batch=options.batch)
+    start = time.perf_counter()
+    say = partial(print, file=sys.stderr)
+    result = carry_out(run, options.out, engine=engine, force=options.force, say=say)
+    seconds = time.perf_counter() - start
+    _summarise(result.table)
+    print(f"{run.size:,} rounds in {seconds:.1f} s, saved in {options.out}")
+
+
+def _entry(text: str) -> dict[str, Any]:
+    """`NAME,KEY=VALUE,…` as a table; a value is read as in TOML, and as text if it is none."""
+    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
+    table: dict[str, Any] = {"name": name.strip()}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key.strip()] = value.strip()
+    return table
+
+
+def _summarise(table: Any) -> None:
+    """The regret at the end, for each scenario and policy, with the corruption that was realised."""
+    from robandit.summary import summary
+
+    print(f"{'environment':16} {'attack':20} {'C':>7} {'realised':>9}  {'policy':28} {'regret':>9}")
+    for case, policies in summary(table).items():
+        for policy, curve in policies.items():
+            label = "-" if case.corruption is None else f"{case.corruption:g}"
+            half = f" ± {curve.half[-1]:.1f}" if curve.trials > 1 else ""
+            start = f"{case.environment:16} {case.attack:20} {label:>7} {curve.c_sup:9.1f}"
+            print(f"{start}  {policy:28} {curve.mean[-1]:9.1f}{half}")
+
+
+def _list(options: argparse.Namespace) -> None:
+    """What there is, or the settings of one."""
+    registered, _ = CATALOGUE[options.kind]
+    if options.name is None:
+        for name, found in registered.items():
+            strength = f"{found.strength:7}" if hasattr(found, "strength") else ""
+            print(f"{name:26} {strength}{_first_line(found)}")
+        return
+    found = find(options.kind, options.name)
+    print(f"{inspect.getdoc(found)}\n\nSettings:")
+    for field in describe(found):
+        if options.kind != "policies" or field.name not in SET_BY_THE_RUN:
+            default = "" if field.default is MISSING else f" (default {field.default})"
+            print(textwrap.fill(f"{field.name}{default}: {field.meaning}", 100, subsequent_indent="    "))
+
+
+def _first_line(found: type) -> str:
+    return (found.__doc__ or "").strip().splitlines()[0]
+
+
+def _plot(options: argparse.Namespace) -> None:
+    _require_lab()
+    from robandit.pictures import PICTURES
+    from robandit.results import read
+
+    table = read(options.result).table
+    folder = options.out or options.result.parent
+    paths = {name: folder / f"{options.result.stem}-{name}.{options.format}" for name in PICTURES}
+    taken = [str(path) for path in paths.values() if path.exists()]
+    if taken and not options.force:
+        raise FileExistsError(f"{', '.join(taken)} would be overwritten; choose another --out, or say --force")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in PICTURES.items():
+        figure = draw(table)
+        if figure is not None:
+            figure.savefig(paths[name], dpi=200)
+            print(paths[name])
+
+
+def _require_lab() -> None:
+    missing = [module for module in _NEEDED if find_spec(module) is None]
+    if missing:
+        raise ConfigError(f"this command needs {', '.join(missing)} as well: pip install 'robandit[lab]'")

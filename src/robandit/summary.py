@@ -1,0 +1,85 @@
+"""The means and intervals of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import cos, exp, lgamma, nan, pi, sin, sqrt, tan
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from robandit.ridge import Floats
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+
+KEYS = ("environment", "attack", "strength", "C")
+"""The columns that make a scenario."""
+
+
+class Case(NamedTuple):
+    """A scenario. Its corruption, as labelled, is None if the attack has no limit."""
+
+    environment: str
+    attack: str
+    strength: str
+    corruption: float | None
+
+
+class Curve(NamedTuple):
+    """A policy's regret in a scenario: its mean, half its 95 % interval (nan for one trial), and means at the end."""
+
+    rounds: Floats
+    mean: Floats
+    half: Floats
+    trials: int
+    c_sup: float
+    empty: float
+    cascade: float
+
+
+Curves: TypeAlias = dict[Case, dict[str, Curve]]
+
+
+@cache
+def t_quantile(level: float, freedom: int) -> float:
+    """The q such that a Student variable with so many degrees of freedom has |t| ≤ q with probability ``level``.
+
+    With t = √ν tan θ the density is proportional to cos^(ν−1) θ and its integral a finite sum (Abramowitz and Stegun,
+    26.7.3 and 26.7.4), concave in θ ≥ 0: Newton's method climbs to the root from below.
+    """
+    odd = freedom % 2
+    k = np.arange(2 + odd, freedom - 1, 2)
+    slope = 2.0 / sqrt(pi) * exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2))  # at θ = 0
+    angle, step = 0.0, 1.0
+    while step > 1e-15 * angle:
+        cosine = cos(angle)
+        series = sin(angle) * (1.0 + np.cumprod((k - 1) / k * cosine**2).sum())
+        probability = 2.0 / pi * (angle + (freedom > 1) * cosine * series) if odd else series
+        step = float(level - probability) / (slope * cosine ** (freedom - 1))
+        angle += step
+    return sqrt(freedom) * tan(angle)
+
+
+def summary(table: Table) -> Curves:
+    """Each policy's curve in each scenario, in the table's order, but C ascending."""
+    from pyarrow.compute import VarianceOptions
+
+    means = [(name, "mean") for name in ("regret", "c_sup", "empty", "cascade")]
+    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
+    groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
+    rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
+    for row in groups.sort_by([("C", "ascending"), ("round", "ascending")]).to_pylist():  # null is last
+        rows.setdefault(Case(*(row[key] for key in KEYS)), {}).setdefault(row["policy"], []).append(row)
+    places, attacks, policies = (table[key].unique().to_pylist() for key in ("environment", "attack", "policy"))
+    cases = sorted(rows, key=lambda case: (places.index(case.environment), attacks.index(case.attack)))
+    return {case: {name: _curve(rows[case][name]) for name in policies if name in rows[case]} for case in cases}
+
+
+def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
+    end, n = rows[-1], rows[-1]["regret_count"]
+    names = ("round", "regret_mean", "regret_stddev")
+    rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
+    half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
+    return Curve(rounds, mean, half, n, end["c_sup_mean"], end["empty_mean"], end["cascade_mean"])
