@@ -1,6 +1,6 @@
 """robandit: bandits that can't be bought."""
 
-from robandit import checks
+from robandit import attacks, checks, environments
 from robandit.actions import Ball, Box, Polytope
 from robandit.ellipsoid import Ellipsoid, Intersection
 from robandit.policies import (
@@ -30,5 +30,7 @@ __all__ = [
     "Polytope",
     "RobustWeightedOFUL",
     "WeightedOFUL",
+    "attacks",
     "checks",
+    "environments",
 ]

@@ -153,13 +153,16 @@ def _summarise(table: Any) -> None:
     """The regret at the end, for each scenario and policy, with the corruption that was realised."""
     from robandit.summary import summary
 
-    print(f"{'environment':16} {'attack':20} {'C':>7} {'realised':>9}  {'policy':28} {'regret':>9}")
+    rows = [("environment", "attack", "C", "realised", "policy", "regret")]
     for case, policies in summary(table).items():
         for policy, curve in policies.items():
             label = "-" if case.corruption is None else f"{case.corruption:g}"
             half = f" ± {curve.half[-1]:.1f}" if curve.trials > 1 else ""
-            start = f"{case.environment:16} {case.attack:20} {label:>7} {curve.c_sup:9.1f}"
-            print(f"{start}  {policy:28} {curve.mean[-1]:9.1f}{half}")
+            regret = f"{curve.mean[-1]:.1f}{half}"
+            rows.append((case.environment, case.attack, label, f"{curve.c_sup:.1f}", policy, regret))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _list(options: argparse.Namespace) -> None:
