@@ -160,6 +160,8 @@ class Synthetic(Environment):
     """up to this."""
     noise: str = "gaussian"
     """`gaussian` clipped to ±R; `two-point` ±σ, whose deviation is σ exactly; `bernoulli` rewards 0 or 1."""
+    hide_sigma: bool = False
+    """Tell policies that σ_t is R, which bounds it always, instead of what it is."""
     per_action: bool = False
     """Draw σ and noise for each action by itself, instead of one for all of a round."""
     parameter: str = "even"
@@ -215,6 +217,8 @@ class Synthetic(Environment):
         for t in count(1):
             menu = menu_of(t)
             sigma, noise = noise_of(t, menu)
+            if self.hide_sigma:
+                sigma = np.full_like(sigma, self.noise_range)
             yield Offer(t, menu, sigma, noise, delay_of(t))
 
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:

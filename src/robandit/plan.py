@@ -152,7 +152,7 @@ class Run:
                 )
             for policy in self.policies:
                 scenario = Scenario(world, adversary, [0])
-                _blame(f"policies: {policy.label}: ", prepare, _make_policy(policy), [scenario], self.rounds, self.seed)
+                _blame(f"policies: {policy.label}: ", prepare, _make_policy(policy), [scenario], 1, self.seed)
 
 
 def _batches(

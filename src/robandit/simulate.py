@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.attacks import Adversary, Attack
+from robandit.attacks import Adversary, Attack, Plot
 from robandit.environments import NEVER, Environment, Offer, side_by_side
 from robandit.policies import Decision, Policy
 from robandit.policies.inputs import Ints, integer
@@ -21,8 +21,13 @@ from robandit.streams import ENVIRONMENT, Draws
 MakePolicy: TypeAlias = Callable[..., Policy]
 """A class of policies, or a `functools.partial` of one with some of its settings."""
 
-LABELLED = "labelled"
-"""The ``corruption`` of a policy that is told the attack's label, as the paper tells Robust weighted OFUL 2k."""
+LABELLED, REALISED = "labelled", "realised"
+"""The ``corruption`` of a policy that is told the attack's label, as the paper tells Robust weighted OFUL 2k; or of one
+that is told, trial by trial, what the attack will really spend."""
+
+
+Watch: TypeAlias = Callable[[Policy, Offer, Plot, Decision], object]
+"""Looks at a round: the policy as it chose, what it was offered, the lies, the choice."""
 
 
 class Scenario(NamedTuple):
@@ -72,11 +77,13 @@ def simulate(
     seed: int,
     at: Ints | None = None,
     progress: Callable[[int], object] | None = None,
+    watch: Watch | None = None,
 ) -> Trace:
     """Play ``rounds`` rounds of one policy in all trials of some scenarios at once.
 
     Each trial is the same, bit for bit, whatever runs beside it. ``at`` are the rounds to record, by default
-    `checkpoints`; ``progress`` is called with the number of rounds played since the last call.
+    `checkpoints`; ``progress`` is called with the number of rounds played since the last call; ``watch`` sees each round
+    before the policy learns from it.
 
     >>> from robandit import OFUL, attacks, environments
     >>> paper = Scenario(environments.Paper(fresh_rounds=30), attacks.Flip(rounds=30), trials=range(8))
@@ -89,14 +96,15 @@ def simulate(
     _check_alike(played)
     at = checkpoints(rounds) if at is None else at
     learner = prepare(policy, played, rounds, seed)
-    adversary = Adversary([(s.attack, s.environment, s.trials) for s in played], seed)
-    worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in played]
-    world, mail, record = side_by_side(worlds), Mail(learner), Record(learner, adversary, at)
+    adversary, world = _stage(played, seed)
+    mail, record = Mail(learner), Record(learner, adversary, at)
     for t in range(1, rounds + 1):
         offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
         plot = adversary.commit(offer, parts)  # step 3
         decision = learner.choose(plot.actions, offer.sigma)  # step 4
         reward = adversary.answer(offer, parts, plot, decision)  # step 5
+        if watch is not None:
+            watch(learner, offer, plot, decision)
         mail.deliver(offer, decision, reward)  # step 6
         record.note(offer, decision)
         if progress is not None and (t % 256 == 0 or t == rounds):
@@ -125,7 +133,32 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
     settings = {name: given.get(name, value) for name, value in known.items() if name in wanted}
     if settings.get("corruption") == LABELLED:
         settings["corruption"] = [_label(s.attack) for s in scenarios for _ in s.trials]
+    elif settings.get("corruption") == REALISED:
+        settings["corruption"] = rehearse(scenarios, rounds, seed).tolist()
     return make(**settings, trials=trials, seed=seed)
+
+
+def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
+    """C_sup at the end, (B,), of weak attacks that do not look at what is played: found without a policy."""
+    for attack in (scenario.attack for scenario in scenarios):
+        if attack.strength != "weak" or type(attack).observe is not Attack.observe:
+            raise ValueError(f"the realised corruption of {type(attack).__name__} depends on the policy; give a number")
+    adversary, world = _stage(scenarios, seed)
+    nothing = np.zeros(len(adversary.ledger.c_sup), np.intp)
+    for _ in range(rounds):
+        offer, parts = next(world)
+        if not isinstance(offer.actions, np.ndarray):
+            raise ValueError("the realised corruption is known beforehand for finite decision sets only; give a number")
+        lies = adversary.commit(offer, parts).lies
+        if lies is not None:
+            adversary.ledger.book(np.abs(lies), nothing)
+    return adversary.ledger.c_sup
+
+
+def _stage(scenarios: Sequence[Scenario], seed: int) -> tuple[Adversary, Iterator[tuple[Offer, Sequence[Offer]]]]:
+    """The adversary and the world of some scenarios, before the first round."""
+    worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in scenarios]
+    return Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed), side_by_side(worlds)
 
 
 def batch_key(environment: Environment) -> tuple[object, ...]:
