@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help demo test test-engines test-slow bench lint clean
 
 help:
-	@echo "make demo          race the five policies under attack and draw the result into out/"
+	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
 	@echo "make test          lint, types, tests and coverage"
 	@echo "make test-engines  runs that are killed, on the cores, on Dask and on Ray"
 	@echo "make test-slow     the long statistical and accuracy tests"
@@ -15,8 +15,10 @@ help:
 	@echo "make clean         remove the virtual environment and everything generated"
 
 demo: $(VENV)/lab
-	$(BIN)/robandit simulate --config examples/race.toml --out out/race.parquet
-	$(BIN)/robandit plot out/race.parquet --force
+	$(BIN)/robandit figure1 --out out
+	$(BIN)/robandit verify --out out
+	$(BIN)/robandit report --out out
+	@echo "open out/report.html"
 
 test: lint
 	$(BIN)/python -m pytest -n auto -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95

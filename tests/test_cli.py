@@ -50,7 +50,10 @@ def test_a_config_file_and_options_beside_it(tmp_path: Path, capsys: pytest.Capt
     assert run(*arguments) == 0
     assert run(*arguments) == 0  # it is there already
     assert run(*arguments, "--seed", "2") == 2
-    assert "holds another run; choose another --out, or replace it with --force" in capsys.readouterr().err
+    assert (
+        "holds another run, or one by other code; choose another --out, or replace it with --force"
+        in capsys.readouterr().err
+    )
     assert run(*arguments, "--seed", "2", "--force") == 0
 
 

@@ -67,7 +67,7 @@ def test_an_error_in_a_worker_reaches_the_user(tmp_path: Path) -> None:
         "from robandit.attacks import Flip\n"
         "class Broken(Flip):\n"
         "    def corrupt(self, offer):\n"
-        "        return offer.means[:, :1]\n"
+        "        return None if offer.round < 3 else offer.means[:, :1]\n"
     )
     run = Run.read({**CONFIG, "attacks": [f"{source}:Broken"], "rounds": 5})
     for workers in (1, 2):

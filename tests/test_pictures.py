@@ -59,7 +59,8 @@ def make(policies: list[str], scenarios: list[Scenario], trials: int = 6, shuffl
                     multi = policy.startswith("Multi")
                     row = {"policy": policy, "environment": environment, "attack": attack, "strength": strength}
                     row |= {"C": limit, "trial": trial, "round": t, "regret": slope * t**0.5}
-                    row |= {"c_sup": (100.0 + p if limit is None else limit) * t / 2e4, "c_play": 0.0, "updates": t}
+                    spent = (100.0 + p if limit is None else limit) * t / 2e4
+                    row |= {"c_sup": spent, "c_play": spent, "updates": t}
                     row |= {"empty": trial * multi, "cascade": 3 * trial * multi, "gap": 0.1, "smallest_gap": 0.1}
                     rows.append(row | {"level_use": [t - t // 4 - t // 50, t // 4, t // 50, 0] if multi else []})
     if shuffle:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import robandit
@@ -119,6 +121,27 @@ BAD: list[tuple[str, dict[str, Any]]] = [
         "corruption must be given, since RandomFlips has no budget",
         {"policies": ["robust-weighted-oful"], "attacks": [{"name": "random-flips", "budget": None}]},
     ),
+    ("radius_scale must have at least one value, got []", {"policies": [{"name": "oful", "radius_scale": []}]}),
+    (
+        "infinite must be true or false, got 'no'",
+        {"policies": ["oful"], "environments": [{"name": "fresh", "infinite": "no"}]},
+    ),
+    (
+        "environments: paper: an infinite set goes without",
+        {"policies": ["oful"], "attacks": ["flip"], "environments": [{"name": "paper", "infinite": True}]},
+    ),
+    (
+        "policies: oful: actions must have norm <= action_bound = 0.01",
+        {"policies": [{"name": "oful", "action_bound": 0.01}]},
+    ),
+    (
+        "policies: oful: exploration needs a finite decision set",
+        {"policies": [{"name": "oful", "exploration": 0.1}], "environments": ["unit-ball"]},
+    ),
+    (
+        "corruption must be a number, or in a simulation 'labelled' or 'realised', got 'labeled'",
+        {"policies": [{"name": "robust-weighted-oful", "corruption": "labeled"}]},
+    ),
     ("policies[0]: can't import 'no_such_module'", {"policies": ["no_such_module:Mine"]}),
     ("policies[0]: can't import 'none.py'", {"policies": ["none.py:Mine"]}),
     ("policies[0]: 'robandit' has no 'OFULL'; did you mean 'OFUL'", {"policies": ["robandit:OFULL"]}),
@@ -178,3 +201,24 @@ def test_every_setting_is_explained(kind: str, name: str) -> None:
     found = find(kind, name)
     assert len((found.__doc__ or "").splitlines()[0]) > 10
     assert [field.name for field in describe(found) if not field.meaning] == []
+
+
+def test_none_can_be_said_in_toml_and_on_the_command_line() -> None:
+    run = Run.read({"policies": ["oful"], "attacks": [{"name": "top-n", "budget": "none"}]})
+    assert run.attacks[0].settings == {"budget": None}
+
+
+def test_numpy_numbers_are_plain_in_the_configuration() -> None:
+    run = Run.read({"policies": [{"name": "oful", "radius_scale": [np.float64(0.5), np.float32(0.25)]}]})
+    assert json.loads(json.dumps(run.plain()))["policies"][1]["radius_scale"] == 0.25
+
+
+def test_a_file_with_helpers_beside_it_and_one_with_an_error(tmp_path: Path) -> None:
+    (tmp_path / "helper_beside.py").write_text("from robandit import Greedy\n")
+    (tmp_path / "mine.py").write_text(
+        "from helper_beside import Greedy\nclass Outer:\n    class Mine(Greedy):\n        pass\n"
+    )
+    assert Run.read({"policies": [f"{tmp_path / 'mine.py'}:Outer.Mine"]}).policies[0].label == "Outer.Mine"
+    (tmp_path / "bad.py").write_text("def (:\n")
+    with pytest.raises(ConfigError, match="can't import .*SyntaxError"):
+        Run.read({"policies": [f"{tmp_path / 'bad.py'}:Mine"]})

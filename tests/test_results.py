@@ -13,6 +13,7 @@ import pytest
 
 import robandit
 from robandit import engine, results
+from robandit.catalogue import ConfigError
 from robandit.engine import Engine, carry_out
 from robandit.plan import Run
 
@@ -114,7 +115,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
         engine, "_work", lambda number, *rest, work=engine._work: ran.append(number) or work(number, *rest)
     )
     carry_out(
-        Run.read(CONFIG), path, engine=Engine(workers=1, batch=5 if after < 8 else 3)
+        Run.read(CONFIG), path, engine=Engine(workers=1, batch=5 if 0 < after < 8 else 3)
     )  # pieces are cut as they were
     assert path.read_bytes() == undisturbed
     assert len(ran) == 8 - after % 8
@@ -199,9 +200,9 @@ def test_pieces_of_another_run_or_version_are_refused(tmp_path: Path, monkeypatc
 def test_two_processes_do_not_run_into_one_another(tmp_path: Path) -> None:
     run, path = Run.read(CONFIG), tmp_path / "run.parquet"
     with (
-        results.Workspace(path, run).open(batch=3),
+        results.Workspace(path, run).open(batch=3, force=False),
         pytest.raises(results.ResultExists, match="another process is running"),
-        results.Workspace(path, run).open(batch=3),
+        results.Workspace(path, run).open(batch=3, force=True),
     ):
         pass
 
@@ -222,3 +223,97 @@ def test_the_stamp_is_in_the_file(undisturbed: bytes) -> None:
     about = json.loads(pq.read_schema(pa.BufferReader(undisturbed)).metadata[b"robandit"])
     assert about["version"] == robandit.__version__ and about["numpy"] == np.__version__
     assert about["config"]["rounds"] == 40
+
+
+def test_a_forced_run_that_was_stopped_goes_on(
+    tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.parquet"
+    carry_out(Run.read({**CONFIG, "seed": 2}), path, engine=ALONE)
+    other, save = path.read_bytes(), results.Workspace.save
+
+    def dying(self: results.Workspace, number: int, table: pa.Table) -> None:
+        save(self, number, table)
+        raise KeyboardInterrupt
+
+    for expected, force in ((1, True), (2, True), (3, False)):  # a plain rerun knows that it was forced
+        with monkeypatch.context() as patch:
+            patch.setattr(results.Workspace, "save", dying)
+            with pytest.raises(KeyboardInterrupt):
+                carry_out(Run.read(CONFIG), path, engine=Engine(workers=1, batch=3), force=force)
+        assert len(pieces(path)) == expected and path.read_bytes() == other
+    carry_out(Run.read(CONFIG), path, engine=ALONE)
+    assert path.read_bytes() == undisturbed
+
+
+def test_a_run_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
+    source = tmp_path / "late.py"
+    source.write_text(
+        "from robandit.attacks import Flip\n"
+        "class Late(Flip):\n"
+        "    def corrupt(self, offer):\n"
+        "        return None if offer.round < 3 else offer.means[:, :1]\n"
+    )
+    with pytest.raises(ValueError, match="Late.corrupt must give"):
+        carry_out(Run.read({**CONFIG, "attacks": [f"{source}:Late"]}), tmp_path / "run.parquet", engine=ALONE)
+    assert [item.name for item in tmp_path.iterdir() if item.suffix != ".py" and item.name != "__pycache__"] == []
+
+
+def test_results_of_edited_code_are_told_apart(tmp_path: Path) -> None:
+    source, path = tmp_path / "mine.py", tmp_path / "run.parquet"
+    text = (
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from robandit.attacks import Flip\n"
+        "@dataclass(kw_only=True)\n"
+        "class Mine(Flip):\n"
+        "    lift: float = 1.0\n"
+        "    def corrupt(self, offer):\n"
+        "        return self.lift * (offer.means > 0)\n"
+    )
+    config = {**CONFIG, "policies": ["greedy"], "attacks": [f"{source}:Mine"]}
+    source.write_text(text)
+    first = carry_out(Run.read(config), path, engine=ALONE).table["c_sup"].to_numpy()[-1]
+    source.write_text(text.replace("self.lift * (", "2 * self.lift * ("))
+    with pytest.raises(results.ResultExists, match="by other code"):
+        carry_out(Run.read(config), path, engine=ALONE)
+    second = carry_out(Run.read(config), path, engine=ALONE, force=True).table["c_sup"].to_numpy()[-1]
+    assert second == pytest.approx(2 * first)
+
+
+def test_classes_of_a_session_are_told_apart_by_their_code() -> None:
+    def make(factor: float) -> type:
+        class Mine(robandit.Greedy):
+            def _radii(self) -> Any:
+                return factor_of(super()._radii())
+
+        def factor_of(radii: Any) -> Any:
+            return factor * radii
+
+        class Other(robandit.Greedy):
+            def _radii(self) -> Any:
+                return 3.0 * super()._radii()
+
+        return Mine if factor < 3.0 else Other
+
+    stamps = [results.stamp(Run.read({"policies": [make(factor)]}))["code"] for factor in (1.0, 3.0)]
+    assert list(stamps[0].values()) != list(stamps[1].values())
+    assert "code" not in results.stamp(Run.read({"policies": ["oful"]}))
+
+
+def test_places_that_are_no_file(tmp_path: Path) -> None:
+    for place in (tmp_path, Path(".")):
+        with pytest.raises(ConfigError, match="is a folder"):
+            carry_out(Run.read(CONFIG), place, engine=ALONE, force=True)
+
+
+def test_a_file_system_without_links(tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    path = tmp_path / "run.parquet"
+    carry_out(Run.read(CONFIG), path, engine=ALONE)
+    assert path.read_bytes() == undisturbed
+    with pytest.raises(results.ResultExists):
+        results.write_file(path, b"other", replace=False)

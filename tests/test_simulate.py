@@ -379,7 +379,7 @@ def test_repeated_trials() -> None:
 
 def test_labelled_corruption() -> None:
     make, world = partial(RobustWeightedOFUL, radius_scale=0.05), Paper(**SIZE, fresh_rounds=30)
-    labels = {"flip": 60.0, "none": 0.0, "top-n": 9.7}  # 2k, nothing, the budget
+    labels = {"flip": 60.0, "none": 0.0, "top-n": 9.7 / 1.5}  # 2k, nothing, the budget of a strong one over R + 1
     scenarios = [Scenario(world, LIARS[liar].attack, [0, 1]) for liar in labels]
     told = [partial(make, corruption=label) for label in labels.values()]
     labelled = play(partial(make, corruption="labelled"), scenarios)

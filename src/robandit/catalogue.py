@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import importlib
 import importlib.util
 import inspect
+import sys
 import textwrap
-from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from robandit.attacks import ATTACKS, Attack
@@ -32,7 +35,6 @@ class ConfigError(ValueError):
     """A run that can't be. The message names the key and, where there is one, the nearest valid one."""
 
 
-@cache
 def find(kind: str, name: str | type) -> Any:
     """The class that a registered name, `module:Class`, `file.py:Class` or a class stands for.
 
@@ -90,8 +92,7 @@ def describe(found: type) -> list[Field]:
     """
     meanings: dict[str, str] = {}
     for base in reversed(found.__mro__[:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body if base is not ABC else []  # type: ignore[attr-defined]
-        for line, below in pairwise(body):
+        for line, below in pairwise(_body(base)):
             if (
                 isinstance(line, ast.AnnAssign)
                 and isinstance(below, ast.Expr)
@@ -101,8 +102,41 @@ def describe(found: type) -> list[Field]:
     return [Field(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
 
 
+def _body(found: type) -> list[ast.stmt]:
+    """The statements of a class; none if its source can't be found."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    return definition.body if isinstance(definition, ast.ClassDef) else []
+
+
 def _squeezed(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def fingerprint(kind: str, name: str | type) -> str | None:
+    """A digest of the code of a class that is not robandit's own, so that a result made by other code is told apart."""
+    known = canonical(kind, name)
+    if isinstance(known, str) and known in CATALOGUE[kind][0]:
+        return None
+    place = known.rpartition(":")[0] if isinstance(known, str) else ""
+    if place.endswith(".py"):
+        return hashlib.sha256(Path(place).read_bytes()).hexdigest()
+    bases = [
+        base for base in find(kind, name).__mro__ if not base.__module__.startswith(("robandit.", "builtins", "abc"))
+    ]
+    return hashlib.sha256("".join(map(_code, bases)).encode()).hexdigest()
+
+
+def _code(thing: Any) -> str:
+    """What a class or function does, whether or not its source can be found."""
+    if isinstance(thing, type):
+        return "".join(f"{name}={_code(value)};" for name, value in vars(thing).items() if not name.startswith("__"))
+    code = thing if isinstance(thing, CodeType) else getattr(thing, "__code__", None)
+    if code is None:
+        return "" if " at 0x" in repr(thing) else repr(thing)
+    return f"{code.co_code.hex()}{code.co_names}{''.join(_code(constant) for constant in code.co_consts)}"
 
 
 def _import(name: str) -> Any:
@@ -110,14 +144,40 @@ def _import(name: str) -> Any:
     place, _, attribute = name.rpartition(":")
     try:
         if place.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            found: Any = _load_file(place, hashlib.sha256(Path(place).read_bytes()).hexdigest())
         else:
-            module = importlib.import_module(place)
-    except (ImportError, OSError) as error:
-        raise ConfigError(f"can't import {place!r}: {error}") from error
-    if not hasattr(module, attribute):
-        raise ConfigError(f"{place!r} has no {attribute!r}{nearest(attribute, dir(module))}")
-    return getattr(module, attribute)
+            with _on_path(Path.cwd()):
+                found = importlib.import_module(place)
+    except Exception as error:  # a user's file can fail in any way
+        raise ConfigError(f"can't import {place!r}: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{place!r} has no {part!r}{nearest(part, dir(found))}")
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def _load_file(place: str, digest: str) -> ModuleType:
+    """The module of a file; anew whenever its text, which ``digest`` stands for, has changed."""
+    name = f"{Path(place).stem}_{digest[:12]}"
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where dataclasses look themselves up
+    try:
+        with _on_path(Path(place).resolve().parent):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    """Modules in this folder can be imported, too."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

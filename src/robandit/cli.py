@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import re
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from typing import Any
 
 import robandit
 from robandit.catalogue import CATALOGUE, ConfigError, describe, find
+from robandit.experiments.commands import add_commands, add_engine_options, engine_of
 from robandit.plan import SET_BY_THE_RUN, Run
 
 _NEEDED = ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm")
@@ -56,10 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
+        if options.call is not _list:
+            _require_lab()
         options.call(options)
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        print("\nstopped; a run goes on from here if the same command is given again", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except FileNotFoundError as error:
+        print(f"robandit: there is no {error.filename or error}", file=sys.stderr)
+        return 1
     except (ConfigError, FileExistsError) as error:
         print(f"robandit: {error}", file=sys.stderr)
         return 2
@@ -91,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="(default %(default)s)")
     plot.add_argument("--force", action="store_true", help="replace pictures that are there already")
     plot.set_defaults(call=_plot)
+    add_commands(commands)
     return parser
 
 
@@ -104,19 +115,12 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--trials", type=int, help="trials of each (default 10)")
     what.add_argument("--seed", type=int, help="of all randomness (default 1)")
     what.add_argument("--checkpoints", type=int, help="rounds to record, about (default 100)")
-    where = parser.add_argument_group("where")
-    where.add_argument("--out", type=Path, default=Path("run.parquet"), help="the result (default %(default)s)")
-    where.add_argument("--force", action="store_true", help="replace a result that is there, drop a run half done")
-    where.add_argument("--engine", default="local", help="local, dask or ray (default %(default)s)")
-    where.add_argument("--address", help="of a running Dask scheduler or Ray cluster (default: start one here)")
-    where.add_argument("--workers", type=int, help="processes (default: as many as there are cores)")
-    where.add_argument("--batch", type=int, help="trials that one process runs at once (default: what is fast)")
+    add_engine_options(parser, "run.parquet")
     parser.set_defaults(call=_simulate)
 
 
 def _simulate(options: argparse.Namespace) -> None:
-    _require_lab()
-    from robandit.engine import Engine, carry_out
+    from robandit.engine import carry_out
 
     given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints")}
     given |= {
@@ -125,7 +129,7 @@ def _simulate(options: argparse.Namespace) -> None:
     }
     given = {name: value for name, value in given.items() if value is not None}
     run = Run.read_file(options.config, **given) if options.config else Run.read(given)
-    engine = Engine(kind=options.engine, workers=options.workers, address=options.address, batch=options.batch)
+    engine = engine_of(options)
     start = time.perf_counter()
     say = partial(print, file=sys.stderr)
     result = carry_out(run, options.out, engine=engine, force=options.force, say=say)
@@ -159,7 +163,7 @@ def _summarise(table: Any) -> None:
             label = "-" if case.corruption is None else f"{case.corruption:g}"
             half = f" ± {curve.half[-1]:.1f}" if curve.trials > 1 else ""
             regret = f"{curve.mean[-1]:.1f}{half}"
-            rows.append((case.environment, case.attack, label, f"{curve.c_sup:.1f}", policy, regret))
+            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, regret))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -186,7 +190,6 @@ def _first_line(found: type) -> str:
 
 
 def _plot(options: argparse.Namespace) -> None:
-    _require_lab()
     from robandit.pictures import PICTURES
     from robandit.results import read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,8 @@ from robandit.simulate import Trace, checkpoints
 ENGINES = ("local", "dask", "ray")
 
 _LARGEST_BATCH = 128  # trials; more gain nothing
-_SMALLEST_BATCH = 32  # fewer leave the time to Python
+_SMALLEST_BATCH = 32  # fewer leave the time to Python,
+_LONG = 20_000  # unless there are more rounds than this: then a piece should not take for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,22 +126,21 @@ def carry_out(
     unless ``force`` drops it. ``say`` is told what a user should know.
     """
     say = say or (lambda text: None)
+    if out.is_dir() or not out.name:
+        raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
     engine, workspace = engine or Engine(), Workspace(out, run)
-    if force:
-        workspace.drop()
-    elif find_result(out, run):
-        workspace.drop()  # its pieces, if it was killed while it cleared up
+    force = force or workspace.forced()
+    if not force and find_result(out, run):
+        workspace.tidy()
         say(f"{out} holds this run already")
         return read(out)
-    with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers)) as cut:
+    with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers), force=force) as cut:
         tasks = run.tasks(cut)
         rows = [len(checkpoints(run.rounds, run.checkpoints)) * task.size // run.rounds for task in tasks]
-        there = workspace.count()
-        tables = [workspace.load(number, rows[number]) for number in range(len(tasks))]
+        tables, damaged = workspace.load(rows)
         left = {number: task for number, task in enumerate(tasks) if tables[number] is None}
-        if there:
-            damaged = there - (len(tasks) - len(left))
-            say(f"going on with {len(left)} of {len(tasks)} pieces; {damaged} were damaged and are run again")
+        if len(left) < len(tasks) or damaged:
+            say(f"going on with {len(left)} of {len(tasks)} pieces" + (f"; {damaged} were damaged" if damaged else ""))
         with _bar(run, left, workspace.meter) as meter:
             for number, trace in engine.results(left, workers, meter):
                 table = tables[number] = tabulate(tasks[number], trace)
@@ -151,14 +152,19 @@ def carry_out(
 def _good_batch(run: Run, workers: int) -> int:
     """As many trials as go through the arithmetic well, but few enough that all workers have work."""
     trials = run.size // run.rounds
-    return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
+    smallest = max(1, min(_SMALLEST_BATCH, _SMALLEST_BATCH * _LONG // run.rounds))
+    return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
 
 
 def _work(number: int, task: Task, meter: Path | None) -> tuple[int, Trace]:
     """What a worker does."""
     counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
 
+    parent = os.getppid()
+
     def count(rounds: int) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # whoever wanted this was killed
         if counts is not None:
             counts[number] += rounds * (task.size // task.rounds)
 

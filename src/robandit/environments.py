@@ -74,9 +74,11 @@ class Offer:
     """From 1 on."""
     menu: Menu
     sigma: Floats
-    """The bound on the noise's standard deviation that the policy is told: (B,), or (B, K) for each action."""
+    """A bound on the noise's standard deviation: (B,), or (B, K) for each action."""
     noise: Floats
     """ε_t: (B,), the same for all actions, or (B, K)."""
+    told: Floats | None = None
+    """What the policy is told of σ, if it is not the truth."""
     delay: Ints | None = None
     """After how many rounds each trial's reward arrives, (B,): 0 at once, `NEVER` not at all. None: all at once."""
 
@@ -183,6 +185,9 @@ class Synthetic(Environment):
         for name in ("sigma_low", "sigma_high", "drift", "mean_delay"):
             not_negative(name, getattr(self, name))
         share("lost", self.lost)
+        for name in ("infinite", "hide_sigma", "per_action"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
         if not self.sigma_low <= self.sigma_high <= self.noise_range:
             raise ValueError(
                 f"sigma_low <= sigma_high <= noise_range must hold, got {self.sigma_low}, {self.sigma_high} and "
@@ -217,9 +222,8 @@ class Synthetic(Environment):
         for t in count(1):
             menu = menu_of(t)
             sigma, noise = noise_of(t, menu)
-            if self.hide_sigma:
-                sigma = np.full_like(sigma, self.noise_range)
-            yield Offer(t, menu, sigma, noise, delay_of(t))
+            told = np.full_like(sigma, self.noise_range) if self.hide_sigma else None
+            yield Offer(t, menu, sigma, noise, told, delay_of(t))
 
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:
         """The decision sets of a round, with entries uniform on ±1/√d; rewards of 0 or 1 need positive ones."""
@@ -406,7 +410,10 @@ def side_by_side(worlds: Sequence[Iterator[Offer]]) -> Iterator[tuple[Offer, Seq
         if not last or any(menu is not before for menu, before in zip(menus, last, strict=True)):
             together, last = Menu.joined(menus), menus
         sigma, noise = _stacked([part.sigma for part in parts]), _stacked([part.noise for part in parts])
-        yield Offer(parts[0].round, together, sigma, noise, _stacked_delays(parts)), parts
+        told = None
+        if any(part.told is not None for part in parts):
+            told = _stacked([part.sigma if part.told is None else part.told for part in parts])
+        yield Offer(parts[0].round, together, sigma, noise, told, _stacked_delays(parts)), parts
 
 
 def _stacked(arrays: Sequence[Floats]) -> Floats:

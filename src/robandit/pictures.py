@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 from matplotlib.transforms import offset_copy
 
 from robandit.ridge import Floats
@@ -37,7 +37,7 @@ Styles: TypeAlias = dict[str, dict[str, Any]]
 def regret_curves(table: Table) -> Figure:
     """Mean regret over the rounds with its 95 % interval, a panel for each scenario."""
     curves, styles = summary(table), _styles(table)
-    realised = [_range(curve.c_sup for curve in these.values()) for these in curves.values()]
+    realised = [_range(curve.realised for curve in these.values()) for these in curves.values()]
     titles = ["{}: {}\n{}, realised {}".format(*_words(case), c) for case, c in zip(curves, realised, strict=True)]
     figure, panels = _page(titles, "round", "regret", policies=len(styles), rounds=True)
     _legend(figure, styles, curves, "; beside each panel, the regret at the end")
@@ -158,13 +158,35 @@ def _level_shares(table: Table) -> dict[tuple[str, str], dict[Case, Floats]]:
     return {key: {case: use / use.sum() for case, use in cases.items()} for key, cases in uses.items()}
 
 
+def style(number: int) -> dict[str, Any]:
+    """The look of the n-th policy."""
+    look = {"linewidth": 1.3, "markersize": 4.5, "markeredgewidth": 0}
+    return {"color": COLORS[number % 7], "linestyle": DASHES[number % 4], "marker": MARKERS[number % 9], **look}
+
+
+def log_panels(
+    titles: Sequence[str], labels: Sequence[tuple[str, str]], height: float = 3.6
+) -> tuple[Figure, list[Axes]]:
+    """A page of empty panels side by side with logarithmic axes, each with what its axes are."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    panels = [figure.add_subplot(1, len(titles), place + 1) for place in range(len(titles))]
+    for axes, title, (x, y) in zip(panels, titles, labels, strict=True):
+        axes.set(xscale="log", yscale="log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(lambda value, _: _number(value))
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_title(title, loc="left", fontsize=FONT)
+        axes.set_xlabel(x, fontsize=FONT)
+        axes.set_ylabel(y, fontsize=FONT)
+        axes.tick_params(labelsize=FONT, length=2.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e4e4e4", linewidth=0.5)
+    return figure, panels
+
+
 def _styles(table: Table) -> Styles:
     """A look for each policy, the same in all pictures of a table."""
-    look = {"linewidth": 1.3, "markersize": 4.5, "markeredgewidth": 0}
-    return {
-        policy: {"color": COLORS[i % 7], "linestyle": DASHES[i % 4], "marker": MARKERS[i % 9], **look}
-        for i, policy in enumerate(table["policy"].unique().to_pylist())
-    }
+    return {policy: style(number) for number, policy in enumerate(table["policy"].unique().to_pylist())}
 
 
 def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool = False) -> tuple[Figure, list[Axes]]:
@@ -172,7 +194,7 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     number = len(titles)
     columns = number if number < 4 else 2 if number == 4 else 3 if number < 10 else 4
     rows, width = ceil(number / columns), WIDTH / columns
-    letters = int(17 * (width - 0.1))
+    letters = int(15.5 * (width - 0.1))
     wrapped = ["\n".join(fill(line, letters, break_on_hyphens=False) for line in t.split("\n")) for t in titles]
     lines = max(title.count("\n") for title in wrapped) + (1 if rounds else 2)
     height = max((3.0, 2.1, 1.5, 1.0)[columns - 1], 0.124 * policies) + LINE * lines + 0.1

@@ -10,12 +10,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from robandit.attacks import Attack
 from robandit.catalogue import CATALOGUE, ConfigError, canonical, find, nearest, short
 from robandit.environments import Environment
 from robandit.policies import POLICIES, Policy
 from robandit.policies.inputs import integer
-from robandit.simulate import Scenario, Trace, batch_key, checkpoints, prepare, simulate
+from robandit.simulate import Scenario, Trace, batch_key, checkpoints, simulate
 
 _DEFAULTS: dict[str, list[str]] = {"environments": ["paper"], "attacks": ["none"], "policies": []}
 _NUMBERS = {"rounds": 1000, "trials": 10, "seed": 1, "checkpoints": 100}
@@ -116,6 +118,10 @@ class Run:
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         return numbers | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
 
+    def kinds(self, group: str) -> list[str | type]:
+        """What its environments, attacks or policies are."""
+        return [entry.kind for entry in getattr(self, group)]
+
     def tasks(self, batch: int) -> list[Task]:
         """The run in pieces of up to ``batch`` trials. How it is cut changes no bit of what comes out."""
         return [
@@ -143,16 +149,16 @@ class Run:
         yield group
 
     def _try_out(self) -> None:
-        """Make every policy for every scenario once, so that what can't work fails now."""
+        """Play one round of every policy in every scenario, so that what can't work fails now."""
         for environment, attack in product(self.environments, self.attacks):
-            world, adversary = _make_scenario(environment, attack)
+            world, adversary = _blame(f"environments: {environment.label}: ", _make_scenario, environment, attack)
             if getattr(world, "infinite", False) and not adversary.infinite:
                 raise ConfigError(
                     f"attacks: {attack.label} needs finite decision sets; {environment.label} has infinite"
                 )
             for policy in self.policies:
-                scenario = Scenario(world, adversary, [0])
-                _blame(f"policies: {policy.label}: ", prepare, _make_policy(policy), [scenario], 1, self.seed)
+                first = {"scenarios": [Scenario(world, adversary, [0])], "rounds": 1, "seed": self.seed}
+                _blame(f"policies: {policy.label}: ", simulate, policy=_make_policy(policy), **first)
 
 
 def _batches(
@@ -197,15 +203,28 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
     if not isinstance(label, str):
         raise ConfigError(f"{where}: label must be text, got {label!r}")
     found = _blame(f"{where}: ", find, kind, name)
-    settings = {key: value for key, value in table.items() if key not in ("name", "label")}
+    settings = {key: _plain(value) for key, value in table.items() if key not in ("name", "label")}
     allowed = {item.name for item in fields(found)} - (SET_BY_THE_RUN if kind == "policies" else set())
     _check_keys(f"{where} ({short(name)}): ", settings, allowed)
+    optional = {item.name for item in fields(found) if "None" in str(item.type)}
+    for key, value in settings.items():
+        if value == []:
+            raise ConfigError(f"{where} ({short(name)}): {key} must have at least one value, got []")
+        if key in optional and isinstance(value, str) and value.lower() == "none":  # for which TOML has no word
+            settings[key] = None
     sweeps = [value if isinstance(value, list) else [value] for value in settings.values()]
     for values in product(*sweeps):
         entry = Entry(canonical(kind, name), dict(zip(settings, values, strict=True)), label)
         if kind != "policies":  # which need an environment to be made
             _blame(f"{where} ({short(name)}): ", found, **entry.settings)
         yield entry
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: NumPy's numbers as Python's."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:

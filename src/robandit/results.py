@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import robandit
-from robandit.catalogue import find
+from robandit.catalogue import CATALOGUE, find, fingerprint
 from robandit.plan import Run, Task
 from robandit.simulate import Trace
 
@@ -104,7 +104,10 @@ def read(path: Path | str) -> Result:
 def stamp(run: Run) -> dict[str, Any]:
     """What decides every bit of a run's table."""
     config = json.loads(json.dumps(run.plain()))
-    return {"format": _FORMAT, "version": robandit.__version__, "numpy": np.__version__, "config": config}
+    about = {"format": _FORMAT, "version": robandit.__version__, "numpy": np.__version__, "config": config}
+    code = {str(kind): fingerprint(group, kind) for group in CATALOGUE for kind in run.kinds(group)}
+    own = {kind: digest for kind, digest in code.items() if digest is not None}
+    return about | {"code": own} if own else about
 
 
 def find_result(path: Path, run: Run) -> bool:
@@ -116,7 +119,7 @@ def find_result(path: Path, run: Run) -> bool:
     except (pa.ArrowInvalid, TypeError, KeyError, ValueError, OSError):
         about = None
     if about != stamp(run):
-        what = "is not a result of robandit" if about is None else "holds another run"
+        what = "is not a result of robandit" if about is None else "holds another run, or one by other code"
         raise ResultExists(f"{path} {what}; choose another --out, or replace it with --force")
     return True
 
@@ -129,59 +132,84 @@ class Workspace:
         self._folder = path.with_name(path.name + ".parts")
 
     @contextmanager
-    def open(self, batch: int) -> Iterator[int]:
+    def open(self, batch: int, *, force: bool) -> Iterator[int]:
         """Hold the folder for this process alone. Gives the batch size that the pieces were cut by.
 
-        Pieces of another run are an error; an unreadable stamp is that of a run which had hardly begun.
+        Pieces of another run are an error, unless ``force`` drops them. A run that fails before its first piece leaves
+        nothing behind.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            try:
+                yield self._begin(batch, force)
+            except BaseException:
+                if not self._pieces():
+                    self._drop()
+                raise
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
         with (self._folder / "lock").open("w") as lock:
             if fcntl is not None:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise ResultExists(f"another process is running {self._path} at this moment") from None
-            yield self._begin(batch)
+            yield
 
-    def _begin(self, batch: int) -> int:
-        about = _read_json(self._folder / "run.json")
-        if about is None:
-            for piece in self._folder.glob("*.parquet"):
-                piece.unlink()
-            _write(self._folder / "run.json", json.dumps(self._about | {"batch": batch}, indent=1).encode())
-            return batch
-        cut = about.pop("batch", None)
-        if about != self._about or not isinstance(cut, int):
+    def _begin(self, batch: int, force: bool) -> int:
+        about = _read_json(self._folder / "run.json") or {}
+        cut, forced = about.pop("batch", None), about.pop("force", False)
+        if about == self._about and isinstance(cut, int):
+            batch, force = cut, force or forced
+        elif about and self._pieces() and not force:
             raise ResultExists(
                 f"{self._folder} holds pieces of another run, which was stopped before its end; "
                 "finish it, choose another --out, or drop it with --force"
             )
-        return cut
+        else:  # also if the stamp can't be read: that of a run which had hardly begun
+            for piece in self._pieces().values():
+                piece.unlink()
+        how = {"batch": batch, "force": force}
+        write_file(self._folder / "run.json", json.dumps(self._about | how, indent=1).encode())
+        return batch
 
-    def count(self) -> int:
-        """How many pieces there are, whole or not."""
-        return len(list(self._folder.glob("*.parquet")))
+    def forced(self) -> bool:
+        """Whether this very run was begun here with ``force`` and not finished."""
+        about = _read_json(self._folder / "run.json") or {}
+        return bool(about.pop("force", False)) and {k: v for k, v in about.items() if k != "batch"} == self._about
+
+    def _pieces(self) -> dict[int, Path]:
+        """The pieces there are, whole or not, by number."""
+        found = {piece.name[:6]: piece for piece in self._folder.glob("*.parquet")}
+        return {int(number): piece for number, piece in found.items() if number.isdigit()}
 
     @property
     def meter(self) -> Path:
         """A file in which workers on this machine count their rounds."""
         return self._folder / "meter"
 
-    def load(self, number: int, rows: int) -> pa.Table | None:
-        """A finished piece; None if there is none, or none that is whole."""
-        for piece in self._folder.glob(f"{number:06d}-*.parquet"):
-            data = piece.read_bytes()
-            if piece.name == self._name(number, data):
-                table = pq.read_table(pa.BufferReader(data))
-                if table.schema.equals(SCHEMA) and table.num_rows == rows:
-                    return table
-            piece.unlink()
+    def load(self, rows: Sequence[int]) -> tuple[list[pa.Table | None], int]:
+        """The finished pieces, each of so many rows, with None where there is none; and how many were damaged."""
+        pieces = self._pieces()
+        tables = [
+            self._read(number, pieces[number], count) if number in pieces else None for number, count in enumerate(rows)
+        ]
+        return tables, len(pieces) - sum(table is not None for table in tables)
+
+    def _read(self, number: int, piece: Path, rows: int) -> pa.Table | None:
+        data = piece.read_bytes()
+        if piece.name == self._name(number, data):
+            table = pq.read_table(pa.BufferReader(data))
+            if table.schema.equals(SCHEMA) and table.num_rows == rows:
+                return table
+        piece.unlink()
         return None
 
     def save(self, number: int, table: pa.Table) -> None:
         """Keep a finished piece. Once this returns, no crash loses it."""
         data = _as_bytes(table)
-        _write(self._folder / self._name(number, data), data)
+        write_file(self._folder / self._name(number, data), data)
 
     def _name(self, number: int, data: bytes) -> str:
         digest = hashlib.sha256(f"{number} {json.dumps(self._about)} ".encode() + data).hexdigest()
@@ -190,11 +218,18 @@ class Workspace:
     def finish(self, tables: Sequence[pa.Table], *, replace: bool) -> None:
         """Put the pieces together where the result belongs, and clear up."""
         whole = pa.concat_tables(tables).combine_chunks()  # whichever were read and whichever are new
-        _write(self._path, _as_bytes(whole.replace_schema_metadata({_KEY: json.dumps(self._about)})), replace=replace)
-        self.drop()
+        write_file(
+            self._path, _as_bytes(whole.replace_schema_metadata({_KEY: json.dumps(self._about)})), replace=replace
+        )
+        self._drop()
 
-    def drop(self) -> None:
-        """Remove the folder."""
+    def tidy(self) -> None:
+        """Remove what a run left that was killed while it cleared up; nothing of one that is going on."""
+        if self._folder.exists():
+            with suppress(ResultExists), self._lock():
+                self._drop()
+
+    def _drop(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -212,7 +247,30 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _write(path: Path, data: bytes, *, replace: bool = True) -> None:
+def _place(draft: Path, path: Path) -> None:
+    """Give a file its name, if nothing else has it."""
+    try:
+        os.link(draft, path)  # which fails if there is one, as renaming does not
+    except FileExistsError:
+        raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
+    except OSError:  # a file system without links
+        if path.exists():
+            raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
+        draft.replace(path)
+
+
+def save_file(path: Path, data: bytes, *, force: bool) -> bool:
+    """Save a file unless it is there already; over another only by ``force``. Gives whether anything was written."""
+    if path.exists() and path.read_bytes() == data:
+        return False
+    if path.exists() and not force:
+        raise ResultExists(f"{path} is there already and differs; choose another --out, or replace it with --force")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, data, replace=force)
+    return True
+
+
+def write_file(path: Path, data: bytes, *, replace: bool = True) -> None:
     """All of a file or none of it, on the disk before this returns; without ``replace`` never over another."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -223,10 +281,7 @@ def _write(path: Path, data: bytes, *, replace: bool = True) -> None:
         if replace:
             draft.replace(path)
         else:
-            try:
-                os.link(draft, path)  # which fails if there is one, as renaming does not
-            except FileExistsError:
-                raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
+            _place(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     if os.name == "posix":  # where a folder's entries are written like a file's

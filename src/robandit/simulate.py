@@ -82,8 +82,8 @@ def simulate(
     """Play ``rounds`` rounds of one policy in all trials of some scenarios at once.
 
     Each trial is the same, bit for bit, whatever runs beside it. ``at`` are the rounds to record, by default
-    `checkpoints`; ``progress`` is called with the number of rounds played since the last call; ``watch`` sees each round
-    before the policy learns from it.
+    `checkpoints`; ``progress`` is called with the number of rounds played since the last call; ``watch`` sees each
+    round before the policy learns from it.
 
     >>> from robandit import OFUL, attacks, environments
     >>> paper = Scenario(environments.Paper(fresh_rounds=30), attacks.Flip(rounds=30), trials=range(8))
@@ -101,7 +101,7 @@ def simulate(
     for t in range(1, rounds + 1):
         offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
         plot = adversary.commit(offer, parts)  # step 3
-        decision = learner.choose(plot.actions, offer.sigma)  # step 4
+        decision = learner.choose(plot.actions, offer.sigma if offer.told is None else offer.told)  # step 4
         reward = adversary.answer(offer, parts, plot, decision)  # step 5
         if watch is not None:
             watch(learner, offer, plot, decision)
@@ -132,7 +132,7 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
     }
     settings = {name: given.get(name, value) for name, value in known.items() if name in wanted}
     if settings.get("corruption") == LABELLED:
-        settings["corruption"] = [_label(s.attack) for s in scenarios for _ in s.trials]
+        settings["corruption"] = [_label(s) for s in scenarios for _ in s.trials]
     elif settings.get("corruption") == REALISED:
         settings["corruption"] = rehearse(scenarios, rounds, seed).tolist()
     return make(**settings, trials=trials, seed=seed)
@@ -141,7 +141,8 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
 def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
     """C_sup at the end, (B,), of weak attacks that do not look at what is played: found without a policy."""
     for attack in (scenario.attack for scenario in scenarios):
-        if attack.strength != "weak" or type(attack).observe is not Attack.observe:
+        own = type(attack)
+        if own.strength != "weak" or own.observe is not Attack.observe or own.disguise is not Attack.disguise:
             raise ValueError(f"the realised corruption of {type(attack).__name__} depends on the policy; give a number")
     adversary, world = _stage(scenarios, seed)
     nothing = np.zeros(len(adversary.ledger.c_sup), np.intp)
@@ -176,10 +177,12 @@ def _check_alike(scenarios: Sequence[Scenario]) -> None:
             raise ValueError(f"{other} can't share a batch with {first}: d, R, the bounds or the sizes of sets differ")
 
 
-def _label(attack: Attack) -> float:
+def _label(scenario: Scenario) -> float:
+    """C as labelled, in the units of eq. (def:corruption); a strong attack's budget is in units of reward."""
+    attack = scenario.attack
     if attack.label is None:
         raise ValueError(f"corruption must be given, since {type(attack).__name__} has no budget that could label it")
-    return attack.label
+    return attack.label / (scenario.environment.noise_range + 1.0) if attack.strength == "strong" else attack.label
 
 
 class Mail:

@@ -34,7 +34,7 @@ class Curve(NamedTuple):
     mean: Floats
     half: Floats
     trials: int
-    c_sup: float
+    realised: float
     empty: float
     cascade: float
 
@@ -66,7 +66,7 @@ def summary(table: Table) -> Curves:
     """Each policy's curve in each scenario, in the table's order, but C ascending."""
     from pyarrow.compute import VarianceOptions
 
-    means = [(name, "mean") for name in ("regret", "c_sup", "empty", "cascade")]
+    means = [(name, "mean") for name in ("regret", "c_sup", "c_play", "empty", "cascade")]
     wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
     groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
     rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
@@ -79,7 +79,8 @@ def summary(table: Table) -> Curves:
 
 def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     end, n = rows[-1], rows[-1]["regret_count"]
+    spent = end["c_play_mean" if end["strength"] == "strong" else "c_sup_mean"]  # what its budget is counted in
     names = ("round", "regret_mean", "regret_stddev")
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
-    return Curve(rounds, mean, half, n, end["c_sup_mean"], end["empty_mean"], end["cascade_mean"])
+    return Curve(rounds, mean, half, n, spent, end["empty_mean"], end["cascade_mean"])

@@ -51,17 +51,17 @@ class Adversary:
         actions = offer.actions
         if self.ledger.exhausted or not isinstance(actions, np.ndarray):
             return Plot(actions)  # an infinite set's lies are a function, which `answer` asks for
+        left, moves, shown = self.ledger.left[:, None], None, actions
+        wanted = self._ask("disguise", parts, actions) if self._disguised else None
+        if wanted is not None:
+            moves = np.linalg.norm(wanted - actions, axis=2)
+            part = np.divide(left, moves, out=np.ones_like(moves), where=moves > left)
+            shown, moves = actions + part[:, :, None] * (wanted - actions), part * moves
         lies = self._ask("corrupt", parts, np.zeros_like(offer.means))
         if lies is not None:
-            limit = self.ledger.left[:, None]
+            limit = left if moves is None else np.maximum(left - moves, 0.0)
             lies = np.minimum(np.maximum(lies, -limit), limit)
-        shown = self._ask("disguise", parts, actions) if self._disguised else None
-        if shown is None:
-            return Plot(actions, lies)
-        moves = np.linalg.norm(shown - actions, axis=2)
-        left = self.ledger.left[:, None]
-        part = np.divide(left, moves, out=np.ones_like(moves), where=moves > left)
-        return Plot(actions + part[:, :, None] * (shown - actions), lies, part * moves)
+        return Plot(shown, lies, moves)
 
     def answer(self, offer: Offer, parts: Sequence[Offer], plot: Plot, decision: Decision) -> Floats:
         """The reward that the policy is told of, (B,), for the action that it took (step 5)."""

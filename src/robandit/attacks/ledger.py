@@ -38,6 +38,9 @@ class Ledger:
         """Enter a round: ``amounts`` (B, K) ≥ 0 by which each action was lied about, and the action played."""
         c_sup = self.c_sup + amounts.max(axis=1) / (self._noise_range + 1.0)
         c_play = self.c_play + amounts[self._rows, played]
+        spent = np.where(self._strong, c_play, c_sup)
+        if (spent > self._budgets * (1.0 + 1e-9)).any():
+            raise ValueError(f"a budget of {self._budgets[spent.argmax()]} was overspent: {spent.max()}")
         # A lie that takes all that is left may exceed it by a rounding error, which is none.
         self.c_sup = np.where(self._strong, c_sup, np.minimum(c_sup, self._budgets))
         self.c_play = np.where(self._strong, np.minimum(c_play, self._budgets), c_play)

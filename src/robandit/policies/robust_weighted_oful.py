@@ -27,6 +27,10 @@ class RobustWeightedOFUL(Weighted, OneRadius):
 
     def _start(self) -> None:
         super()._start()
+        if isinstance(self.corruption, str):
+            raise ValueError(
+                f"corruption must be a number, or in a simulation 'labelled' or 'realised', got {self.corruption!r}"
+            )
         if isinstance(self.corruption, (Sequence, np.ndarray)) and not self._single:
             self.corruption = tuple(not_negative("corruption", one) for one in self.corruption)
             if len(self.corruption) != self._batch:

@@ -1,0 +1,1 @@
+"""The paper, rerun: one file for each experiment."""
