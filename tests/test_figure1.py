@@ -159,6 +159,13 @@ def test_growth_is_the_slope_on_logarithmic_axes() -> None:
     slopes = {(s.policy, s.of): s for s in figure1.growth(table({figure1.MULTI: panels}))}
     assert slopes[(figure1.MULTI, "C")].exponent == pytest.approx(1.5)
     assert slopes[(figure1.MULTI, "C")].theorem == "2"
+    assert slopes[(figure1.MULTI, "T at C = 180")].theorem == "1/2"
+    others = figure1.growth(
+        table(
+            {figure1.OFUL: {0.0: [1.0, 2.0], 180.0: [1.0, 2.0]}, figure1.GREEDY: {0.0: [3.0, 4.0], 180.0: [1.0, 2.0]}}
+        )
+    )
+    assert [slope.theorem for slope in others] == ["1/2", "none", "none", "none"]
     assert slopes[(figure1.MULTI, "T at C = 180")].exponent == pytest.approx(1.0)  # regret · round / 100
     assert len(figure1.growth_picture(table({figure1.MULTI: panels})).axes) == 2
 

@@ -167,7 +167,9 @@ def growth(table: Table) -> list[Slope]:
     for policy in next(iter(found.values())):
         for case, policies in found.items():
             if case.corruption in (0.0, 180.0, 900.0):
-                rows.append(_slope(policy, f"T at C = {case.corruption:g}", *_in_rounds(policies[policy]), "1/2"))
+                bounded = policy in (MULTI, ROBUST, ROBUST_REALISED) or (policy != GREEDY and case.corruption == 0.0)
+                name = f"T at C = {case.corruption:g}"
+                rows.append(_slope(policy, name, *_in_rounds(policies[policy]), "1/2" if bounded else "none"))
         points = [
             (p[policy].realised, p[policy].mean[-1], p[policy].half[-1])
             for p in found.values()

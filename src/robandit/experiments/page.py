@@ -38,8 +38,13 @@ def _scales(result: Result) -> dict[str, float]:
 
 
 def _command(result: Result) -> Command:
-    config = result.config
-    return Command(f"robandit figure1 --trials {config['trials']} --rounds {config['rounds']} --seed {config['seed']}")
+    """The one that makes this result; radius scales from a file of one's own it can't know."""
+    config, world = result.config, result.config["environments"][0]
+    flips = ",".join(str(attack["rounds"]) for attack in config["attacks"])
+    theory = " --radius theory" if set(_scales(result).values()) == {1.0} else ""
+    size = f"--dim {world['dim']} --actions {world['actions']} --flips {flips}"
+    numbers = f"--trials {config['trials']} --rounds {config['rounds']} --seed {config['seed']}"
+    return Command(f"robandit figure1 {numbers} {size}{theory}")
 
 
 def _panels(result: Result) -> Section:
