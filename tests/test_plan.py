@@ -222,3 +222,10 @@ def test_a_file_with_helpers_beside_it_and_one_with_an_error(tmp_path: Path) -> 
     (tmp_path / "bad.py").write_text("def (:\n")
     with pytest.raises(ConfigError, match="can't import .*SyntaxError"):
         Run.read({"policies": [f"{tmp_path / 'bad.py'}:Mine"]})
+
+
+def test_the_example_in_the_repository_is_a_run() -> None:
+    path = Path(__file__).parent.parent / "examples" / "race.toml"
+    run = Run.read_file(path, rounds=5, trials=2)
+    assert [entry.label for entry in run.policies][-1] == "Multi-level weighted OFUL"
+    assert len(run.attacks) == 3 and Run.read_file(path).rounds == 5000
