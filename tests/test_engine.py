@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from robandit import engine
 from robandit.catalogue import ConfigError
 from robandit.engine import Engine, carry_out
 from robandit.plan import Run
@@ -74,6 +75,19 @@ def test_an_error_in_a_worker_reaches_the_user(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="Broken.corrupt must give finite numbers of shape"):
             carry_out(run, tmp_path / "run.parquet", engine=Engine(workers=workers))
     assert not (tmp_path / "run.parquet").exists()
+
+
+def test_only_workers_stop_when_their_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in its own process outlives the terminal that it was started from."""
+    task = Run.read({"policies": ["greedy"], "rounds": 600, "trials": 2}).tasks(64)[0]
+    parents = iter(range(100))
+    stopped: list[int] = []
+    monkeypatch.setattr(engine.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(engine.os, "_exit", stopped.append)
+    engine._work(0, task, None)
+    assert stopped == []
+    engine._work(0, task, None, orphans_stop=True)
+    assert stopped
 
 
 @pytest.mark.engines

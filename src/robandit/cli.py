@@ -19,7 +19,7 @@ from typing import Any
 
 import robandit
 from robandit.catalogue import CATALOGUE, ConfigError, describe, find
-from robandit.experiments.commands import add_commands, add_engine_options, engine_of
+from robandit.experiments.commands import add_commands, add_engine_options, engine_of, save_figure
 from robandit.plan import SET_BY_THE_RUN, Run
 
 _NEEDED = ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm")
@@ -108,9 +108,8 @@ def _parser() -> argparse.ArgumentParser:
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to run")
     what.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with the whole configuration")
-    for name, default in (("policy", "none"), ("attack", "none"), ("environment", "paper")):
-        text = f"one or more (default: {default})" if name != "policy" else "one or more"
-        what.add_argument(f"--{name}", action="append", metavar="NAME,KEY=VALUE", help=text)
+    for name, default in (("policy", ""), ("attack", " (default: none)"), ("environment", " (default: paper)")):
+        what.add_argument(f"--{name}", action="append", metavar="NAME,KEY=VALUE", help=f"one or more{default}")
     what.add_argument("--rounds", type=int, help="rounds of a trial (default 1000)")
     what.add_argument("--trials", type=int, help="trials of each (default 10)")
     what.add_argument("--seed", type=int, help="of all randomness (default 1)")
@@ -194,17 +193,15 @@ def _plot(options: argparse.Namespace) -> None:
     from robandit.results import read
 
     table = read(options.result).table
-    folder = options.out or options.result.parent
-    paths = {name: folder / f"{options.result.stem}-{name}.{options.format}" for name in PICTURES}
+    options.out = options.out or options.result.parent
+    paths = {name: options.out / f"{options.result.stem}-{name}.{options.format}" for name in PICTURES}
     taken = [str(path) for path in paths.values() if path.exists()]
     if taken and not options.force:
         raise FileExistsError(f"{', '.join(taken)} would be overwritten; choose another --out, or say --force")
-    folder.mkdir(parents=True, exist_ok=True)
     for name, draw in PICTURES.items():
         figure = draw(table)
         if figure is not None:
-            figure.savefig(paths[name], dpi=200)
-            print(paths[name])
+            save_figure(options, paths[name].name, figure)
 
 
 def _require_lab() -> None:

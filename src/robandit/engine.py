@@ -92,10 +92,11 @@ class Engine:
     def results(self, tasks: Mapping[int, Task], workers: int, meter: Path | None) -> Iterator[tuple[int, Trace]]:
         """The tasks' results by number, in whatever order they come; the longest are begun first."""
         order = sorted(tasks, key=lambda number: -tasks[number].size * find("policies", tasks[number].policy.kind).cost)
-        calls = [joblib.delayed(_work)(number, tasks[number], meter) for number in order]
-        if workers == 1 or len(calls) == 1:
-            yield from (function(*args) for function, args, _ in calls)
-        elif self.kind == "ray":  # whose bridge to joblib gives results in lists only
+        if workers == 1 or len(order) == 1:
+            yield from (_work(number, tasks[number], meter) for number in order)
+            return
+        calls = [joblib.delayed(_work)(number, tasks[number], meter, orphans_stop=True) for number in order]
+        if self.kind == "ray":  # whose bridge to joblib gives results in lists only
             for first in range(0, len(calls), 2 * workers):
                 yield from joblib.Parallel(batch_size=1)(calls[first : first + 2 * workers])
         else:  # one task at a time: they are large, and a lost worker should lose little
@@ -156,15 +157,14 @@ def _good_batch(run: Run, workers: int) -> int:
     return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
 
 
-def _work(number: int, task: Task, meter: Path | None) -> tuple[int, Trace]:
-    """What a worker does."""
+def _work(number: int, task: Task, meter: Path | None, orphans_stop: bool = False) -> tuple[int, Trace]:
+    """What a worker does. A process that was started for this alone stops when the one that started it is killed."""
     counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
-
     parent = os.getppid()
 
     def count(rounds: int) -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # whoever wanted this was killed
+        if orphans_stop and os.getppid() != parent:
+            os._exit(1)
         if counts is not None:
             counts[number] += rounds * (task.size // task.rounds)
 

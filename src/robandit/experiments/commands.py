@@ -24,7 +24,7 @@ def add_engine_options(parser: argparse.ArgumentParser, default: str) -> None:
     """Where to run, and where to put what comes out."""
     where = parser.add_argument_group("where")
     where.add_argument("--out", type=Path, default=Path(default), help="what to write (default %(default)s)")
-    where.add_argument("--force", action="store_true", help="replace what is there, drop a run half done")
+    where.add_argument("--force", action="store_true", help="replace what is there, drop another run half done")
     where.add_argument("--engine", default="local", help="local, dask or ray (default %(default)s)")
     where.add_argument("--address", help="of a running Dask scheduler or Ray cluster (default: start one here)")
     where.add_argument("--workers", type=int, help="processes (default: as many as there are cores)")
@@ -122,7 +122,7 @@ def _tune(options: argparse.Namespace) -> None:
     run, result = _carry_out(config, "tune", options)
     tuned = tune(result.table, run.plain(), list(policies), options.grid, options.objective)
     _save(options, "scales.json", tuned.to_json().encode())
-    _save_figure(options, "tune.png", sensitivity(tuned))
+    save_figure(options, "tune.png", sensitivity(tuned))
     for policy, scale in tuned.scales.items():
         best = min(tuned.curves[policy], key=lambda point: point.regret)
         print(f"{policy:34} {scale:9.4g}   regret {best.regret:.0f} ± {best.half:.0f}")
@@ -153,7 +153,7 @@ def _figure1(options: argparse.Namespace) -> None:
     _, result = _carry_out(config, "figure1", options)
     figure = regret_curves(result.table)
     for ending in ("png", "pdf"):
-        _save_figure(options, f"figure1.{ending}", figure)
+        save_figure(options, f"figure1.{ending}", figure)
     text = figure1_text(result, scales)
     _save(options, "figure1.md", text.encode())
     print(text)
@@ -234,7 +234,7 @@ def _save(options: argparse.Namespace, name: str, data: bytes) -> None:
         print(path, file=sys.stderr)
 
 
-def _save_figure(options: argparse.Namespace, name: str, figure: Any) -> None:
+def save_figure(options: argparse.Namespace, name: str, figure: Any) -> None:
     from io import BytesIO
 
     buffer = BytesIO()

@@ -161,7 +161,7 @@ class Slope(NamedTuple):
 
 
 def growth(table: Table) -> list[Slope]:
-    """The exponents of the regret's growth: in T over the last tenth of the logarithm, and in C over the panels."""
+    """The exponents of the regret's growth: in T from a tenth of the rounds on, and in C over the panels."""
     rows = []
     found = summary(table)
     for policy in next(iter(found.values())):
