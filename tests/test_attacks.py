@@ -336,6 +336,17 @@ def test_top_n() -> None:
     assert play(attacks.TopN(count=9), [0]).lies == near([[-1.7, -1.9, -0.7]])  # all of them
 
 
+def test_first_impressions() -> None:
+    # The better of three are a₁ and a₂. Each is lied about twice; what others are played in between does not matter.
+    told = play(attacks.FirstImpressions(times=2, depth=0.4), [0, 2, 1, 0, 0, 1])
+    both, second, none_left = [-0.4, -0.4, 0.0], [0.0, -0.4, 0.0], NOTHING
+    assert told.lies == near([both, both, both, both, second, second])
+    assert told.rewards == near([0.3, -0.3, 0.5, 0.3, 0.7, 0.5])
+    assert told.c_play == near([0.4, 0.4, 0.8, 1.2, 1.2, 1.6])
+    assert play(attacks.FirstImpressions(times=1, depth=0.4), [0, 1, 0]).lies == near([both, second, none_left])
+    assert play(attacks.FirstImpressions(times=9, depth=0.4, budget=0.5), [0, 0, 0]).c_play[-1] == 0.5
+
+
 def test_context() -> None:
     # Means 0.3, 0.32, −0.2 and 0.48: the target is the third. Twice as long: moved by 0.5, 0.4 and, since nothing may
     # exceed length 1, 0.2.
@@ -428,6 +439,8 @@ def test_an_attack_on_finite_sets_refuses_infinite_ones(name: str) -> None:
         (attacks.ACE, {"sigma": 0.0}),
         (attacks.ACE, {"delta": 2.0}),
         (attacks.TopN, {"count": 0}),
+        (attacks.FirstImpressions, {"times": 0}),
+        (attacks.FirstImpressions, {"depth": 0.0}),
         (attacks.ContextAttack, {"scale": 0.5}),
     ],
 )

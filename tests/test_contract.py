@@ -20,6 +20,29 @@ POLICIES: dict[str, MakePolicy] = {
     "MultiLevelWeightedOFUL, cascading": lambda **kw: robandit.MultiLevelWeightedOFUL(
         noise_range=0.5, horizon=1000, radius_scale=0.002, exploration=0.1, **kw
     ),
+    "CWOFUL": lambda **kw: robandit.CWOFUL(noise_range=0.5, horizon=1000, corruption=3, radius_scale=0.2, **kw),
+    "CWOFUL, clean": lambda **kw: robandit.CWOFUL(noise_range=0.5, horizon=1000, corruption=0, **kw),
+    "CWOFUL, unknown": lambda **kw: robandit.CWOFUL(noise_range=0.5, horizon=1000, corruption=None, **kw),
+    "VarianceAwareCWOFUL": lambda **kw: robandit.VarianceAwareCWOFUL(
+        noise_range=0.5, horizon=1000, corruption=3, radius_scale=0.02, **kw
+    ),
+    "RobustBandit": lambda **kw: robandit.RobustBandit(noise_range=0.5, horizon=1000, epoch=7, radius_scale=0.1, **kw),
+    "RobustBandit, no restarts": lambda **kw: robandit.RobustBandit(
+        noise_range=0.5, horizon=1000, restart=False, radius_scale=0.1, **kw
+    ),
+    "StochasticCorral": lambda **kw: robandit.StochasticCorral(
+        noise_range=0.5, horizon=1000, radius_scale=0.01, snapshots=3, **kw
+    ),
+    "Exp3P": lambda **kw: robandit.Exp3P(noise_range=0.5, horizon=1000, radius_scale=0.01, **kw),
+    "COBE": lambda **kw: robandit.COBE(noise_range=0.5, horizon=1000, radius_scale=0.1, **kw),
+    "SAVE": lambda **kw: robandit.SAVE(noise_range=0.5, horizon=1000, radius_scale=0.05, **kw),
+    "LinTS": lambda **kw: robandit.LinTS(noise_range=0.5, radius_scale=0.2, **kw),
+    "RobustLinTS": lambda **kw: robandit.RobustLinTS(
+        noise_range=0.5, horizon=1000, corruption=3, radius_scale=0.2, exploration=0.1, **kw
+    ),
+    "Sceptic": lambda **kw: robandit.Sceptic(noise_range=0.5, **kw),
+    "Sceptic, insured": lambda **kw: robandit.Sceptic(noise_range=0.5, insurance=1.0, exploration=0.1, **kw),
+    "GAdaOFUL": lambda **kw: robandit.GAdaOFUL(noise_range=0.5, horizon=1000, corruption=3, radius_scale=0.01, **kw),
 }
 
 

@@ -86,7 +86,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("policies must name at least one of: oful", {}),
     ("policies must name at least one of: oful", {"policies": []}),
     ("policies[0]: unknown name 'offul'; did you mean 'oful'", {"policies": ["offul"]}),
-    ("policies[0]: unknown name 'zzzz'; there are greedy, multi-level", {"policies": ["zzzz"]}),
+    ("policies[0]: unknown name 'zzzz'; there are cobe, cw-oful", {"policies": ["zzzz"]}),
     ("policies[1] must be a name, or a table with a name, got 3", {"policies": ["oful", 3]}),
     ("policies must be a list of names or tables, at least one, got 3", {"policies": 3}),
     ("label must be text, got 3", {"policies": [{"name": "oful", "label": 3}]}),

@@ -28,7 +28,7 @@ try:
 except ImportError:  # not on Windows, where two runs into the same file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 1
+_FORMAT = 2
 _KEY = b"robandit"
 
 SCHEMA = pa.schema(
@@ -48,6 +48,9 @@ SCHEMA = pa.schema(
         "updates": pa.int64(),
         "empty": pa.int64(),
         "cascade": pa.int64(),
+        "contradictions": pa.int64(),
+        "restarts": pa.int64(),
+        "audits": pa.int64(),
         "level_use": pa.list_(pa.field("element", pa.int64())),  # as Parquet names it
     }
 )

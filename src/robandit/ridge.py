@@ -32,17 +32,32 @@ class Ridge:
     [0.375, 0.0]
     """
 
-    def __init__(self, *, rows: int, dim: int, regularization: float, keep_precision: bool = False) -> None:
-        eye = np.broadcast_to(np.eye(dim), (rows, dim, dim))
-        self.root: Floats = eye / np.sqrt(regularization)
-        self.mean: Floats = np.zeros((rows, dim))
-        self.log_det: Floats = np.full(rows, dim * np.log(regularization))
-        self.precision: Floats | None = eye * regularization if keep_precision else None
+    def __init__(self, *, rows: int, dim: int, regularization: float | Floats, keep_precision: bool = False) -> None:
+        self._lambda: Floats = np.broadcast_to(regularization, rows)  # one for all rows, or (n,)
+        self.root: Floats = np.empty((rows, dim, dim))
+        self.mean: Floats = np.empty((rows, dim))
+        self.log_det: Floats = np.empty(rows)
+        self.precision: Floats | None = np.empty((rows, dim, dim)) if keep_precision else None
+        self.reset(ALL)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it by name."""
         held: dict[str, NDArray[Any]] = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
         return held if self.precision is None else {**held, "precision": self.precision}
+
+    def widths(self, actions: Floats, rows: Rows = ALL) -> Floats:
+        """‖a‖_{Σ⁻¹} of one action (m, d) for each of the rows, (m,)."""
+        v = np.vecmat(actions, self.root[rows])
+        return np.sqrt(np.vecdot(v, v))
+
+    def reset(self, rows: Rows) -> None:
+        """Forget everything in these rows."""
+        dim, lam = self.mean.shape[1], self._lambda[rows]
+        self.root[rows] = np.eye(dim) / np.sqrt(lam)[:, None, None]
+        self.mean[rows] = 0.0
+        self.log_det[rows] = dim * np.log(lam)
+        if self.precision is not None:
+            self.precision[rows] = np.eye(dim) * lam[:, None, None]
 
     def update(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL) -> None:
         """Fold one observation into each of the distinct ``rows``: actions (m, d), rewards and weights (m,).

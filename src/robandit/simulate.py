@@ -56,6 +56,12 @@ class Trace(NamedTuple):
     """In how many rounds the confidence set of the level drawn was empty."""
     cascade: Ints
     """How many levels were climbed for that, in all."""
+    contradictions: Ints
+    """How many rewards a sceptic did not believe,"""
+    restarts: Ints
+    """how often it started again,"""
+    audits: Ints
+    """and how often it audited itself."""
     level_use: Ints
     """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
 
@@ -239,6 +245,7 @@ class Record:
             updates=np.atleast_1d(self._policy.updates),
             empty=self._empty,
             cascade=self._cascade,
+            **self._policy._diary()._asdict(),
             level_use=self._levels,
         )
         copies: list[Any] = [array.copy() for array in now]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robandit.ridge import Floats
 
@@ -42,6 +43,16 @@ class RoundStream:
         """The numbers of a round ≥ 0, (B, *shape), to be read and not written to."""
         number, offset = divmod(round_, self.chunk_rounds)
         return self.chunk(number)[offset]
+
+    def at_each(self, rounds: NDArray[np.int64]) -> Floats:
+        """The numbers (B, *shape) of a round of its own for each trial, (B,)."""
+        if (rounds == rounds[0]).all():
+            return self.at(int(rounds[0]))
+        numbers = np.empty((len(rounds), *self._shape))
+        for round_ in np.unique(rounds):
+            rows = rounds == round_
+            numbers[rows] = self.at(int(round_))[rows]
+        return numbers
 
     def chunk(self, number: int) -> Floats:
         """The numbers of the rounds from number·chunk_rounds on, (chunk_rounds, B, *shape)."""

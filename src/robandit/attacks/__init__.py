@@ -6,6 +6,7 @@ from robandit.attacks.base import Attack, Flips, Targeted
 from robandit.attacks.bursts import Bursts
 from robandit.attacks.click_fraud import ClickFraud
 from robandit.attacks.context import ContextAttack
+from robandit.attacks.first_impressions import FirstImpressions
 from robandit.attacks.flip import Flip
 from robandit.attacks.garcelon_adaptive import GarcelonAdaptive
 from robandit.attacks.garcelon_simplified import GarcelonSimplified
@@ -35,6 +36,7 @@ ATTACKS: dict[str, type[Attack]] = {
     "ace": ACE,
     "top-n": TopN,
     "context": ContextAttack,
+    "first-impressions": FirstImpressions,
 }
 """Every attack by its name."""
 
@@ -46,6 +48,7 @@ __all__ = [
     "Bursts",
     "ClickFraud",
     "ContextAttack",
+    "FirstImpressions",
     "Flip",
     "Flips",
     "GarcelonAdaptive",

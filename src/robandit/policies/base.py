@@ -55,7 +55,8 @@ class Decision:
     value: Any = np.nan
     """The optimistic value: the largest mean reward that the confidence set allows any action."""
     level: Any = 0
-    """The level f(t) that Multi-level weighted OFUL drew; 0 elsewhere."""
+    """Which of the policy's parts chose: the level f(t) of Multi-level weighted OFUL, the base of a master; 0 if it
+    has but one."""
     empty: Any = False
     """Whether that level's confidence set was empty."""
     cascade: Any = 0
@@ -65,6 +66,12 @@ class Decision:
     """Whether the action was drawn uniformly, as `exploration` asks."""
     certified: Any = True
     """Whether the optimum over action and parameter is proven to be the global one."""
+    contradictions: Any = 0
+    """How many rewards a sceptic has not believed so far,"""
+    restarts: Any = 0
+    """how often it has started again from nothing,"""
+    audits: Any = 0
+    """and how often it has put its model to the test."""
     propensity: Any = None
     """The probability of choosing this action, if it was asked for."""
 
@@ -75,6 +82,15 @@ class Search(NamedTuple):
     optimum: Optimum
     empty: Bools  # (n,)
     cascade: Ints  # (n,)
+    level: Ints | None = None  # (n,), where it is the search that finds the level
+
+
+class Diary(NamedTuple):
+    """What has happened to a policy so far, (B,) each; see `Decision`."""
+
+    contradictions: Ints
+    restarts: Ints
+    audits: Ints
 
 
 @dataclass(kw_only=True, eq=False)
@@ -123,8 +139,8 @@ class Policy(ABC):
         numbers = read_trials(self.trials, self.seed)
         if self.trials is not None:
             self.trials = len(numbers) if isinstance(self.trials, Integral) else numbers
-        entropy = self.seed[0] if isinstance(self.seed, tuple) else self.seed
-        self._stream = RoundStream(seed=entropy, trials=numbers, key=(POLICY,), shape=(4,))
+        self._numbers = numbers
+        self._stream = self._own_stream(4)
         self._single, self._batch = self.trials is None, len(numbers)
         self._rows = np.arange(self._batch)
         self._zeros: Ints = np.zeros(self._batch, dtype=np.int64)
@@ -180,6 +196,10 @@ class Policy(ABC):
         """The level (B,) that a decision carries, checked."""
         return self._zeros
 
+    def _diary(self) -> Diary:
+        """What a decision should tell of the policy's past, as copies."""
+        return Diary(self._zeros, self._zeros, self._zeros)
+
     def _chances(self, actions: Floats) -> Floats:
         """The probability (B, K) of each action by optimism alone."""
         maximisers = self._search(actions, self._zeros).optimum.maximisers
@@ -209,11 +229,12 @@ class Policy(ABC):
             index,
             spread[self._rows, index] if spread.ndim == 2 else spread.copy(),
             search.optimum.values,
-            level,
+            level if search.level is None else search.level,
             search.empty,
             search.cascade,
             explored,
             search.optimum.certified,
+            *self._diary(),
         ]
         if propensity:
             rest.append(self._propensities(offered)[self._rows, index])
@@ -311,6 +332,13 @@ class Policy(ABC):
         return policy
 
     # How.
+
+    def _own_stream(self, *shape: int, key: int | None = None, normal: bool = False) -> RoundStream:
+        """Random numbers of its trials; those with another ``key`` are others."""
+        seed = self.seed[0] if isinstance(self.seed, tuple) else self.seed
+        assert seed is not None
+        keys = (POLICY,) if key is None else (POLICY, key)
+        return RoundStream(seed=seed, trials=self._numbers, key=keys, shape=shape, normal=normal)
 
     def _all_arrays(self) -> dict[str, NDArray[Any]]:
         return {"updates": self._updates, **self._arrays()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robandit.actions import Region, optimise
 from robandit.ellipsoid import Ellipsoid
@@ -76,6 +76,23 @@ class Weighted(Confident):
     def _check_sigma(self, sigma: Floats) -> None:
         if self.sigma_floor == 0.0 and sigma.min() < 1e-100:
             raise ValueError(f"sigma must be > 0 (at least 1e-100) where sigma_floor is 0, got {sigma.min()}")
+
+
+class Levelled(Policy):
+    """A policy of several parts, numbered from 1 on, one of which chooses each round."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> int:
+        """How many there are."""
+
+    def _read_level(self, level: ArrayLike) -> Ints:
+        array = np.asarray(level)
+        if array.size != self._batch or array.dtype.kind not in "iu":
+            raise ValueError(f"level must be an integer for each trial, got {level!r}")
+        if array.min() < 1 or array.max() > self.levels:
+            raise ValueError(f"level must lie in 1 … {self.levels}, got {level!r}")
+        return array.reshape(self._batch).astype(np.int64)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -51,6 +51,17 @@ def integer(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def read_corruption(value: object, batch: int, single: bool) -> float | tuple[float, ...]:
+    """An amount of corruption, or in a batch one for each trial."""
+    if isinstance(value, str):
+        raise ValueError(f"corruption must be a number, or in a simulation 'labelled' or 'realised', got {value!r}")
+    if not isinstance(value, (Sequence, np.ndarray)) or single:
+        return not_negative("corruption", value)
+    if len(value) != batch:
+        raise ValueError(f"corruption must be one number or {batch}, got {len(value)}")
+    return tuple(not_negative("corruption", one) for one in value)
+
+
 def read_round(value: object) -> int:
     """The number of a round."""
     number = integer("round", value, least=0)

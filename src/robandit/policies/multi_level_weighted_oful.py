@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robandit import radius
 from robandit.actions import Optimum, Region, optimise
 from robandit.ellipsoid import Ellipsoid, Intersection
 from robandit.policies.base import Search
-from robandit.policies.confidence import Weighted
+from robandit.policies.confidence import Levelled, Weighted
 from robandit.policies.inputs import Ints, integer
 from robandit.ridge import ALL, Floats, Ridge
 
@@ -26,7 +26,7 @@ class GuaranteeLapsed(UserWarning):
 
 
 @dataclass(kw_only=True, eq=False)
-class MultiLevelWeightedOFUL(Weighted):
+class MultiLevelWeightedOFUL(Weighted, Levelled):
     """A cascade of confidence sets for every corruption 2^ℓ, one drawn each round (the paper's Algorithm alg:1).
 
     Assumes no knowledge of the corruption C, which must be committed before the action is drawn (a *weak*
@@ -92,14 +92,6 @@ class MultiLevelWeightedOFUL(Weighted):
         # u ∈ [2^−ℓ, 2^(1−ℓ)) has probability 2^−ℓ; what is left below 2^−ℓmax goes to level 1 (line 11).
         level = 1 - np.frexp(uniform)[1].astype(np.int64)
         return np.where(level > self.levels, 1, level)
-
-    def _read_level(self, level: ArrayLike) -> Ints:
-        array = np.asarray(level)
-        if array.size != self._batch or array.dtype.kind not in "iu":
-            raise ValueError(f"level must be an integer for each trial, got {level!r}")
-        if array.min() < 1 or array.max() > self.levels:
-            raise ValueError(f"level must lie in 1 … {self.levels}, got {level!r}")
-        return array.reshape(self._batch).astype(np.int64)
 
     def _search(self, actions: Floats | Region, level: Ints) -> Search:
         if self._round >= self.horizon and not self._lapsed:

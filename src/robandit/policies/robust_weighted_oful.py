@@ -10,7 +10,7 @@ import numpy as np
 
 from robandit import radius
 from robandit.policies.confidence import OneRadius, Weighted
-from robandit.policies.inputs import not_negative
+from robandit.policies.inputs import read_corruption
 from robandit.ridge import Floats
 
 
@@ -27,16 +27,7 @@ class RobustWeightedOFUL(Weighted, OneRadius):
 
     def _start(self) -> None:
         super()._start()
-        if isinstance(self.corruption, str):
-            raise ValueError(
-                f"corruption must be a number, or in a simulation 'labelled' or 'realised', got {self.corruption!r}"
-            )
-        if isinstance(self.corruption, (Sequence, np.ndarray)) and not self._single:
-            self.corruption = tuple(not_negative("corruption", one) for one in self.corruption)
-            if len(self.corruption) != self._batch:
-                raise ValueError(f"corruption must be one number or {self._batch}, got {len(self.corruption)}")
-        else:
-            self.corruption = not_negative("corruption", self.corruption)
+        self.corruption = read_corruption(self.corruption, self._batch, self._single)
         self._clean = radius.Table(partial(radius.alpha, self._setting, corruption=0.0))
         # α_t grows by the same for every unit of corruption (eq. eq:def:alpha).
         self._extra = radius.alpha(self._setting, 1, self.corruption) - radius.alpha(self._setting, 1, 0.0)
