@@ -78,13 +78,13 @@ def test_the_best_scale_by_each_objective() -> None:
         label("p", 0.5): {0.0: [1.0, 1.0], 60.0: [14.0, 16.0]},  # mean 8, worst 15
     }
     config = {"rounds": 100, "policies": ["p"]}
-    by_mean = tune(table(regrets), config, ["p"], (1.0, 0.5), "mean")
+    by_mean = tune(table(regrets), config, {"p": (1.0, 0.5)}, "mean")
     assert by_mean.scales == {"p": 0.5} and by_mean.curves["p"][0].panels == [11.0, 11.0]
     assert by_mean.curves["p"][1].regret == 8.0 and by_mean.made_from == {"rounds": 100}
-    assert tune(table(regrets), config, ["p"], (1.0, 0.5), "worst").scales == {"p": 1.0}
+    assert tune(table(regrets), config, {"p": (1.0, 0.5)}, "worst").scales == {"p": 1.0}
     assert Tuned.from_json(by_mean.to_json()) == by_mean
     with pytest.raises(ConfigError, match="unknown objective 'means'; did you mean 'mean'"):
-        tune(table(regrets), config, ["p"], (1.0, 0.5), "means")
+        tune(table(regrets), config, {"p": (1.0, 0.5)}, "means")
     with pytest.raises(ConfigError, match="no file of tuned scales"):
         Tuned.from_json("[1]")
 
@@ -108,11 +108,11 @@ def test_the_shipped_curves_come_out_again() -> None:
     policies = {figure1.WEIGHTED: figure1.POLICIES[figure1.WEIGHTED]}
     held = shipped()
     base = {key: held.made_from[key] for key in ("rounds", "trials", "seed")} | {"checkpoints": 2}
-    run = Run.read(grid_config(base | figure1.world(), policies, [2.0**-6]))
+    run = Run.read(grid_config(base | figure1.world(), policies, dict.fromkeys(policies, (2.0**-6,))))
     from robandit.results import tabulate
 
     found = pa.concat_tables([tabulate(task, task.run()) for task in run.tasks(96)])
-    again = tune(found, run.plain(), list(policies), [2.0**-6], "mean").curves[figure1.WEIGHTED][0]
+    again = tune(found, run.plain(), dict.fromkeys(policies, (2.0**-6,)), "mean").curves[figure1.WEIGHTED][0]
     then = next(point for point in held.curves[figure1.WEIGHTED] if point.scale == 2.0**-6)
     assert again.regret == pytest.approx(then.regret, rel=1e-6)
 

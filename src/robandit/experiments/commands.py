@@ -1,9 +1,10 @@
-"""The commands that rerun the paper: tune, figure1, variance, verify and report."""
+"""The commands that rerun the paper, tune, figure1, variance, verify and report, and those beyond it: arena, sweep."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robandit.catalogue import ConfigError
-from robandit.experiments import figure1, variance
+from robandit.experiments import arena, figure1, variance
 from robandit.experiments.tune import GRID, OBJECTIVES, SEED, Tuned, grid_config, sensitivity, shipped, tune
 from robandit.plan import Run
 
@@ -44,6 +45,8 @@ def add_commands(commands: Any) -> None:
     _add(commands, "figure1", _figure1, "rerun the paper's Figure 1 and judge its claims", rounds=10_000, trials=10)
     _add(commands, "variance", _variance, "what knowing the variance buys", rounds=5_000, trials=64)
     _add_verify(commands)
+    _add_arena(commands)
+    _add_sweep(commands)
     report = commands.add_parser("report", help="gather it all on one page", description=_report.__doc__)
     report.add_argument("--out", type=Path, default=Path("out"), help="the folder (default %(default)s)")
     report.add_argument("--force", action="store_true", help="replace the page that is there")
@@ -92,6 +95,34 @@ def _add_verify(commands: Any) -> None:
     parser.set_defaults(call=_verify)
 
 
+def _add_arena(commands: Any) -> None:
+    about = "every policy under every attack: which to use, and what an attack costs"
+    parser = commands.add_parser("arena", help=about, description=_arena.__doc__)
+    for name, default in arena.SETTING.items():
+        of = {"rounds": "of a trial", "trials": "of each scenario", "seed": "of all randomness but the tuning's"}[name]
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{of} (default %(default)s)")
+    tune_trials = "of each scenario in the tuning (default %(default)s)"
+    parser.add_argument("--tune-trials", type=int, default=arena.TUNE_TRIALS, help=tune_trials)
+    own = "; FILE.py:CLASS is one of your own, and OFUL, the measure of all, is always there"
+    for kind, more in (("policies", own), ("attacks", ""), ("environments", "")):
+        parser.add_argument(f"--{kind}", type=_words, default=[], help=f"some, parted by commas (default: all{more})")
+    add_engine_options(parser, "out/arena")
+    parser.set_defaults(call=_arena)
+
+
+def _add_sweep(commands: Any) -> None:
+    parser = commands.add_parser("sweep", help="where the sceptic collapses", description=_sweep.__doc__)
+    parser.add_argument("--trials", type=int, default=20, help="of each scenario (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=3, help="of all randomness (default %(default)s)")
+    parser.add_argument("--long", action="store_true", help="slow cells too, of up to 100 000 rounds")
+    add_engine_options(parser, "out/sweep")
+    parser.set_defaults(call=_sweep)
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
+
+
 def _integers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
@@ -118,9 +149,9 @@ def _tune(options: argparse.Namespace) -> None:
     regret at the end over all panels, or that of the worst panel. Writes tune.parquet, scales.json and tune.png."""
     policies = {name: settings for name, settings in figure1.POLICIES.items() if name != figure1.GREEDY}
     base = _numbers(options) | figure1.world(options.dim, options.actions, options.flips)
-    config = grid_config(base | {"checkpoints": 2}, policies, options.grid)
-    run, result = _carry_out(config, "tune", options)
-    tuned = tune(result.table, run.plain(), list(policies), options.grid, options.objective)
+    grids = dict.fromkeys(policies, options.grid)
+    run, result = _carry_out(grid_config(base | {"checkpoints": 2}, policies, grids), "tune", options)
+    tuned = tune(result.table, run.plain(), grids, options.objective)
     _save(options, "scales.json", tuned.to_json().encode())
     save_figure(options, "tune.png", sensitivity(tuned))
     for policy, scale in tuned.scales.items():
@@ -217,6 +248,68 @@ def _verify(options: argparse.Namespace) -> None:
     print(f"\nThe farthest that an estimate was from μ* is {largest_ratio(found):.3f} of its radius.")
     if any(row["verdict"] == FAILS for row in rows):
         raise RuntimeError("a claim of the paper is breached")
+
+
+def _arena(options: argparse.Namespace) -> None:
+    """Every policy in four worlds under every attack at two levels of corruption, each policy tuned in each world on
+    the tuning seed. Writes arena.parquet, the radius scales and times as JSON, the pictures, and the scores as
+    arena.md and arena.html. What it leaves in between, arena-tune-1.parquet and so on, lets it go on when stopped."""
+    from robandit.experiments import arena_page
+    from robandit.experiments.arena_times import forecast, times
+
+    numbers = _numbers(options)
+    if numbers["seed"] == SEED:
+        raise ConfigError(f"seed {SEED} is the one that the radius scales are tuned on; choose another")
+    field = arena.field_of(options.policies, options.attacks, options.environments)
+    workers = engine_of(options).workers or os.cpu_count() or 1
+    for line in forecast(field, **numbers, tune_trials=options.tune_trials, workers=workers):
+        print(line, file=sys.stderr)
+    tuned, configs, results = {}, [], []
+    for number, world in enumerate(field.environments, 1):
+        tuned[world] = _tuned_in(field, world, f"arena-tune-{number}", options)
+    _save(options, "arena-scales.json", arena.scales_json(tuned))
+    for number, world in enumerate(field.environments, 1):
+        configs.append(arena.config(field, world, tuned[world].scales, **numbers))
+        results.append(_carry_out(configs[-1], f"arena-{number}", options)[1])
+    _save(options, "arena.parquet", arena.together(results))
+    taken, data = times(configs, options.out / "arena-times.json", anew=options.force)
+    _save(options, "arena-times.json", data)
+    _save(options, "evidence.json", arena.evidence(arena_page.all_cells(results), configs, field.told))
+    pages = arena_page.tell(results, field, tuned, taken, _arena_command(options))
+    for name, figure in pages.figures.items():
+        save_figure(options, name, figure)
+    _save(options, "arena.md", pages.markdown.encode())
+    _save(options, "arena.html", pages.html.encode())
+    print(pages.answer)
+
+
+def _tuned_in(field: arena.Field, world: str, name: str, options: argparse.Namespace) -> Tuned:
+    config = arena.tuning_config(field, world, rounds=options.rounds, trials=options.tune_trials)
+    run, result = _carry_out(config, name, options)
+    return tune(result.table, run.plain(), arena.grids(field), "mean")
+
+
+def _arena_command(options: argparse.Namespace) -> str:
+    sizes = " ".join(f"--{name} {getattr(options, name.replace('-', '_'))}" for name in (*arena.SETTING, "tune-trials"))
+    chosen = {kind: ",".join(getattr(options, kind)) for kind in ("policies", "attacks", "environments")}
+    return f"robandit arena {sizes}" + "".join(f" --{kind} '{names}'" for kind, names in chosen.items() if names)
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    """The sceptic beside the best published policy over many settings, one factor at a time and a few corners: where
+    does it collapse? Writes sweep.md, sweep.csv and sweep.png; sweep-1.parquet and so on let it go on when stopped."""
+    from robandit.experiments import sweep
+
+    found: arena.Cells = {}
+    for number, cell in enumerate([*sweep.CELLS, *(sweep.LONG if options.long else ())], 1):
+        config = sweep.config(cell, trials=options.trials, seed=options.seed)
+        found |= arena.cells(_carry_out(config, f"sweep-{number}", options)[1].table)
+    long = " --long" if options.long else ""
+    text = sweep.text(found, f"robandit sweep --trials {options.trials} --seed {options.seed}{long}")
+    _save(options, "sweep.csv", sweep.as_csv(found).encode())
+    save_figure(options, "sweep.png", sweep.picture(found))
+    _save(options, "sweep.md", text.encode())
+    print(text)
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -70,25 +70,28 @@ def label(policy: str, scale: float) -> str:
     return f"{policy} × {scale:.6g}"
 
 
-def grid_config(base: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]], grid: Sequence[float]) -> Any:
-    """The configuration of a tuning run: every policy at every scale."""
+Grids: TypeAlias = Mapping[str, Sequence[float]]
+"""The scales to try, by policy."""
+
+
+def grid_config(base: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]], grids: Grids) -> Any:
+    """The configuration of a tuning run: every policy at every scale of its grid."""
     entries = [
         {**settings, "label": label(policy, scale), "radius_scale": scale}
         for policy, settings in policies.items()
-        for scale in grid
+        for scale in grids[policy]
     ]
     return {**base, "policies": entries}
 
 
-def tune(
-    table: Table, config: Mapping[str, Any], policies: Sequence[str], grid: Sequence[float], objective: str
-) -> Tuned:
+def tune(table: Table, config: Mapping[str, Any], grids: Grids, objective: str) -> Tuned:
     """Read the best scale of each policy off the table of a tuning run."""
     if objective not in OBJECTIVES:
         raise ConfigError(f"unknown objective {objective!r}{nearest(objective, OBJECTIVES)}")
     regret = final_regret(table)
     curves = {
-        policy: tuple(_point(scale, regret[label(policy, scale)], objective) for scale in grid) for policy in policies
+        policy: tuple(_point(scale, regret[label(policy, scale)], objective) for scale in grid)
+        for policy, grid in grids.items()
     }
     scales = {policy: min(points, key=lambda point: point.regret).scale for policy, points in curves.items()}
     return Tuned(objective, scales, curves, {key: value for key, value in config.items() if key != "policies"})

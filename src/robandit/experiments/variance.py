@@ -33,7 +33,7 @@ Scales = Mapping[str, Mapping[str, float]]
 
 def tuning_config(**numbers: Any) -> dict[str, Any]:
     """Every scale in both worlds."""
-    return grid_config({**numbers, "checkpoints": 2, "environments": _WORLDS}, POLICIES, GRID)
+    return grid_config({**numbers, "checkpoints": 2, "environments": _WORLDS}, POLICIES, dict.fromkeys(POLICIES, GRID))
 
 
 def choose(table: Table) -> Scales:
