@@ -82,6 +82,7 @@ ORDER = [
     "experiments.arena_pictures",
     "experiments.arena_page",
     "experiments.sweep",
+    "experiments.insurance",
     "experiments.page",
     "experiments.commands",
     "cli",

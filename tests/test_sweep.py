@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from robandit import cli
-from robandit.experiments import arena, sweep
-from robandit.experiments.arena import Cell, Cells
+from robandit.experiments import arena, insurance, sweep
+from robandit.experiments.arena import Cell, Cells, cells
 from robandit.plan import Run
+from robandit.results import read
 from robandit.summary import Case
 
 CLEAN, FLIP, TOP = (
@@ -139,3 +140,15 @@ def test_the_sweep_as_a_command(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert cli.main(["sweep", *SMALL, "--long", "--out", str(tmp_path / "long")]) == 0
     assert "| fixed, T = 10⁵ |" in (tmp_path / "long" / "sweep.md").read_text()
+
+
+def test_insurance_from_end_to_end(tmp_path: Path) -> None:
+    assert cli.main(["insurance", "--rounds", "60", "--trials", "3", "--out", str(tmp_path), "--workers", "1"]) == 0
+    text = (tmp_path / "insurance.md").read_text()
+    assert text.startswith("| insurance | nobody attacks | flips in the first 8 rounds |")
+    assert text.count("\n") == 2 + len(insurance.INSURANCE)
+    found = cells(read(tmp_path / "insurance.parquet").table)
+    clean = next(policies for case, policies in found.items() if case.attack == "none")
+    assert f"| 0.5 | {clean['insurance 0.5'].regret.mean():.0f} ± " in text
+    axes = insurance.picture(read(tmp_path / "insurance.parquet").table).axes[0]
+    assert len(axes.lines) == len(insurance.ATTACKS) - 1

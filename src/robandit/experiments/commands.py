@@ -1,4 +1,5 @@
-"""The commands that rerun the paper, tune, figure1, variance, verify and report, and those beyond it: arena, sweep."""
+"""The commands that rerun the paper, tune, figure1, variance, verify and report, and those beyond it: arena, sweep,
+insurance."""
 
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ def add_commands(commands: Any) -> None:
     _add(commands, "tune", _tune, "pick each policy's radius scale, on seeds of its own", rounds=10_000, trials=32)
     _add(commands, "figure1", _figure1, "rerun the paper's Figure 1 and judge its claims", rounds=10_000, trials=10)
     _add(commands, "variance", _variance, "what knowing the variance buys", rounds=5_000, trials=64)
+    _add(commands, "insurance", _insurance, "what the sceptic's insurance costs and buys", rounds=5_000, trials=50)
     _add_verify(commands)
     _add_arena(commands)
     _add_sweep(commands)
@@ -59,7 +61,7 @@ def _add(commands: Any, name: str, call: Any, about: str, *, rounds: int, trials
     parser.add_argument("--trials", type=int, default=trials, help="of each (default %(default)s)")
     seed = SEED if name == "tune" else 1
     parser.add_argument("--seed", type=int, default=seed, help="of all randomness (default %(default)s)")
-    if name != "variance":
+    if name not in ("variance", "insurance"):
         parser.add_argument("--dim", type=int, default=20, help="features of an action (default %(default)s)")
         parser.add_argument("--actions", type=int, default=20, help="in a decision set (default %(default)s)")
         flips = ",".join(map(str, figure1.FLIPS))
@@ -223,6 +225,18 @@ def _variance(options: argparse.Namespace) -> None:
     header, rows = variance.rows(result.table, scales)
     text = "\n".join(_markdown(header, rows)) + "\n"
     _save(options, "variance.md", text.encode())
+    print(text)
+
+
+def _insurance(options: argparse.Namespace) -> None:
+    """The sceptic with more and more insurance, on decision sets that stay the same: the price when nobody attacks, and
+    the regret under lies that never contradict. Writes insurance.parquet, insurance.png and insurance.md."""
+    from robandit.experiments import insurance
+
+    _, result = _carry_out(insurance.config(**_numbers(options)), "insurance", options)
+    save_figure(options, "insurance.png", insurance.picture(result.table))
+    text = "\n".join(_markdown(*insurance.rows(result.table))) + "\n"
+    _save(options, "insurance.md", text.encode())
     print(text)
 
 
