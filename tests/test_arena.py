@@ -307,7 +307,7 @@ def test_scales_at_the_edge_are_told() -> None:
 SMALL = ["--rounds", "60", "--trials", "3", "--tune-trials", "2", "--workers", "1", "--environments", "fresh sets"]
 FEW = ["--policies", "greedy,Robust weighted OFUL told C", "--attacks", "late,top-n"]
 MADE = {"arena.parquet", "arena-1.parquet", "arena-tune-1.parquet", "arena-scales.json", "arena-times.json"}
-MADE |= {"arena-1.png", "arena-price.png", "arena.md", "arena.html"}
+MADE |= {"arena-1.png", "arena-price.png", "arena.md", "arena.html", "evidence.json"}
 
 
 def test_the_arena_as_a_command(

@@ -38,6 +38,7 @@ ORDER = [
     "policies.cobe",
     "policies.sceptic",
     "policies",
+    "recommend",
     "environments",
     "attacks.ledger",
     "attacks.base",

@@ -24,6 +24,7 @@ from robandit.policies import (
     VarianceAwareCWOFUL,
     WeightedOFUL,
 )
+from robandit.recommend import Recommendation, recommend
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "MultiLevelWeightedOFUL",
     "Policy",
     "Polytope",
+    "Recommendation",
     "RobustBandit",
     "RobustLinTS",
     "RobustWeightedOFUL",
@@ -55,4 +57,5 @@ __all__ = [
     "attacks",
     "checks",
     "environments",
+    "recommend",
 ]

@@ -1,4 +1,4 @@
-"""The arena: every policy under every attack in four worlds, tuned by one protocol on other seeds, and the scores."""
+"""The arena: every policy under every attack in three worlds, tuned by one protocol on other seeds, and the scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "fixed after 100 rounds": {"name": "paper", "dim": 20, "actions": 20, "fresh_rounds": 100},
     "fresh sets": {"name": "fresh", "dim": 5, "actions": 20},
     "varying noise": {"name": "heteroscedastic", "dim": 5, "actions": 10},
-    "clicks": {"name": "bernoulli", "dim": 5, "actions": 20},
 }
 
 CONTENDERS: Mapping[str, Mapping[str, Any]] = {

@@ -265,7 +265,7 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _arena(options: argparse.Namespace) -> None:
-    """Every policy in four worlds under every attack at two levels of corruption, each policy tuned in each world on
+    """Every policy in three worlds under every attack at two levels of corruption, each policy tuned in each world on
     the tuning seed. Writes arena.parquet, the radius scales and times as JSON, the pictures, and the scores as
     arena.md and arena.html. What it leaves in between, arena-tune-1.parquet and so on, lets it go on when stopped."""
     from robandit.experiments import arena_page
