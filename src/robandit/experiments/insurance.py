@@ -63,9 +63,10 @@ def picture(table: Table) -> Figure:
     figure, (axes,) = log_panels([""], [("regret when nobody attacks", "regret under attack")], height=3.8)
     for number, attack in enumerate(name for name in ATTACKS if name != CLEAN):
         axes.plot(means[CLEAN], means[attack], **style(number), label=attack)
+    axes.set(xscale="linear", xlim=(0.0, None))
     for one, x in zip(INSURANCE, means[CLEAN], strict=True):
-        words: dict[str, Any] = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": FONT - 1}
-        axes.annotate(f"{one:g}", (x, axes.get_ylim()[0]), **words)
-    axes.set_title("The numbers along the axis are the insurance", loc="left", fontsize=FONT)
+        words: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": FONT}
+        axes.annotate(f"{one:g}", (x, 1.02), xycoords=axes.get_xaxis_transform(), **words)
+    axes.set_title("insurance:", loc="left", fontsize=FONT)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=FONT)
     return figure
