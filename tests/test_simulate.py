@@ -198,7 +198,8 @@ def play_slowly(
         empty, cascade = empty + decision.empty, cascade + decision.cascade
         if levels:
             levels[decision.level - 1] += 1
-        rows.append((t, regret, ledger.c_sup, ledger.c_play, gap, smallest, updates, empty, cascade, list(levels)))
+        counts = updates, empty, cascade, 0, 0, 0  # none of these policies is a sceptic
+        rows.append((t, regret, ledger.c_sup, ledger.c_play, gap, smallest, *counts, list(levels)))
     return Trace(*(np.array(column) for column in zip(*rows, strict=True)))
 
 

@@ -79,6 +79,16 @@ def test_the_worst_is_named() -> None:
     assert sweep.worst_rows(found, "Sceptic, insured")[1][0][:2] == ["here", "no attack"]
 
 
+def test_attacks_apart_by_kind_of_cell() -> None:
+    names = {"here": "fixed, d = 2", "there": "fresh"}
+    found = {
+        case._replace(environment=names[case.environment]): rest for case, rest in made_up().items() if case != TOP
+    }
+    header, rows = sweep.attack_rows(found)
+    assert header[1:3] == ["Sceptic: fixed", "Sceptic: fresh"] and [row[0] for row in rows] == ["no attack", "flip 40"]
+    assert rows[1][1:] == ["2.00 [2.00, 2.00]", "0.50 [0.50, 0.50]", "1.00 [1.00, 1.00]", "0.50 [0.50, 0.50]"]
+
+
 def test_all_numbers_are_in_the_table_of_them() -> None:
     rows = list(csv.DictReader(StringIO(sweep.as_csv(made_up()))))
     assert len(rows) == 5 * len(sweep.OURS) * len(sweep.PUBLISHED)

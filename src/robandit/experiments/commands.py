@@ -118,7 +118,7 @@ def _add_sweep(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=3, help="of all randomness (default %(default)s)")
     parser.add_argument("--long", action="store_true", help="slow cells too, of up to 100 000 rounds")
     add_engine_options(parser, "out/sweep")
-    parser.set_defaults(call=_sweep)
+    parser.set_defaults(call=_sweep, batch=140)  # all trials of a policy in a cell: most cells are small
 
 
 def _words(text: str) -> list[str]:

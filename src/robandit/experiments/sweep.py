@@ -40,7 +40,14 @@ FACTORS: Mapping[str, Mapping[str, Any]] = {
     "σ not told": {"hide_sigma": True},
     "even μ*": {"parameter": "even"},
 }
-LONG: Sequence[str] = ("fresh, d = 20, T = 10⁴", "fixed, T = 10⁵", "fresh, T = 10⁵", "fixed, clicks, T = 10⁵")
+LONG: Sequence[str] = (
+    "fresh, T = 10⁴",
+    "fresh, d = 20, T = 10⁴",
+    "fixed, T = 10⁵",
+    "fresh, T = 10⁵",
+    "fixed, clicks, T = 10⁵",
+)
+"""Cells that take longer than the rest."""
 _COMMON = [factor for factor in FACTORS if factor not in ("T = 10⁵", "even μ*")]
 CELLS: Sequence[str] = (
     "fixed",
@@ -53,7 +60,7 @@ CELLS: Sequence[str] = (
     "fixed, clicks, T = 10⁴",
     "fixed, two-point, σ not told",
     "fresh",
-    *(f"fresh, {factor}" for factor in _COMMON),
+    *(f"fresh, {factor}" for factor in _COMMON if factor != "T = 10⁴"),
     "fresh, d = 50, K = 100",
     "fresh, two-point, σ not told",
 )
@@ -145,8 +152,12 @@ def score(found: Cells, policy: str, against: str | None = None) -> Score:
     hostile = [case for case in found if case.attack != CLEAN]
     each = {case: mean_ratio(pairs(found, policy, [case], against)) for case in hostile}
     where = max(hostile, key=lambda case: each[case].value)
-    over_clean, over_hostile = (geometric_ratio(pairs(found, policy, cases, against)) for cases in (clean, hostile))
-    return Score(over_clean, over_hostile, each[where], where)
+    mean = mean_ratio if len(clean) == 1 else geometric_ratio  # of one cell, the same interval as elsewhere
+    price, attacked = (
+        mean(pairs(found, policy, clean, against)),
+        geometric_ratio(pairs(found, policy, hostile, against)),
+    )
+    return Score(price, attacked, each[where], where)
 
 
 def by_cell(found: Cells, policy: str) -> dict[str, Score]:
@@ -166,6 +177,7 @@ def text(found: Cells, command: str) -> str:
     """All of it in Markdown, beside the picture."""
     parts = ["# The sweep", METHOD, *(verdict(found, policy) for policy in OURS)]
     parts += ["\n".join(table_lines(*cell_rows(found))), "![The ratio in every scenario](sweep.png)"]
+    parts += ["## By attack", "Geometric means over the cells.", "\n".join(table_lines(*attack_rows(found)))]
     for policy in OURS:
         parts += [f"## Where {policy} does worst", "\n".join(table_lines(*worst_rows(found, policy)))]
     parts += ["## Every policy beside the best published", ENVELOPE, "\n".join(table_lines(*envelope_rows(found)))]
@@ -233,6 +245,20 @@ def cell_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
             row += [ratio_words(scores[cell].clean), ratio_words(scores[cell].attacked), _worst(scores[cell])]
         rows.append(row)
     return header, rows
+
+
+def attack_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
+    """A row for each attack: where decision sets stay the same, and where they are fresh."""
+    kinds = [kind for kind in WORLDS if any(case.environment.startswith(kind) for case in found)]
+    rows = []
+    for attack in dict.fromkeys(_attack(case) for case in found):
+        row = [attack]
+        for policy in OURS:
+            for kind in kinds:
+                cases = [case for case in found if _attack(case) == attack and case.environment.startswith(kind)]
+                row.append(ratio_words(geometric_ratio(pairs(found, policy, cases))))
+        rows.append(row)
+    return ["attack", *(f"{policy}: {kind}" for policy in OURS for kind in kinds)], rows
 
 
 def worst_rows(found: Cells, policy: str, count: int = 12) -> tuple[list[str], list[list[str]]]:
