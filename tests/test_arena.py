@@ -20,9 +20,10 @@ from robandit.experiments.arena import GRID, Cells, cells, geometric_ratio, mean
 from robandit.experiments.tune import SEED, Tuned
 from robandit.plan import Run
 from robandit.report import Command, Facts, Grid, Section, Text
-from robandit.results import SCHEMA, read
+from robandit.results import read
 from robandit.simulate import Scenario, rehearse
 from robandit.summary import KEYS, Case
+from tables import result
 
 CLEAN = Case("here", "none", "weak", 0.0)
 FLIP, FLIP_MORE = Case("here", "flip", "weak", 25.0), Case("here", "flip", "weak", 100.0)
@@ -48,19 +49,13 @@ def table(regrets: Mapping[Case, Mapping[str, Sequence[float]]]) -> pa.Table:
             "regret": regret * round_ / 100,
             "c_sup": case.corruption or 0.0,
             "c_play": (case.corruption or 0.0) / 2,
-            "gap": 0.1,
-            "smallest_gap": 0.1,
-            "updates": round_,
-            "empty": 0,
-            "cascade": 0,
-            "level_use": [],
         }
         for case, policies in regrets.items()
         for policy, trials in policies.items()
         for trial, regret in enumerate(trials)
         for round_ in (50, 100)
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    return result(rows)
 
 
 def made_up() -> Cells:

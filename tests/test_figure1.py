@@ -27,7 +27,8 @@ from robandit.experiments.tune import (
     tune,
 )
 from robandit.plan import Run
-from robandit.results import SCHEMA, read
+from robandit.results import read
+from tables import result
 
 
 def table(regrets: dict[str, dict[float, list[float]]]) -> pa.Table:
@@ -44,19 +45,13 @@ def table(regrets: dict[str, dict[float, list[float]]]) -> pa.Table:
             "regret": regret * round_ / 100,
             "c_sup": corruption / 5,
             "c_play": 0.0,
-            "gap": 0.1,
-            "smallest_gap": 0.1,
-            "updates": round_,
-            "empty": 0,
-            "cascade": 0,
-            "level_use": [],
         }
         for policy, panels in regrets.items()
         for corruption, trials in panels.items()
         for trial, regret in enumerate(trials)
         for round_ in (1, 10, 100)
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    return result(rows)
 
 
 def test_the_end_is_read_panel_by_panel() -> None:

@@ -620,3 +620,14 @@ def test_it_finds_a_sigma_that_it_is_not_told(noise: float) -> None:
     found = R * np.exp(np.log(estimated_noise(told=None, noise=noise, trials=30, rounds=400)[200:]).mean(axis=0))
     low, high = interval(found)
     assert 0.7 * noise < low < high < 1.3 * noise
+
+
+def test_the_exponent_of_the_proof() -> None:
+    """E exp(θ(2 min{1, (z/3)²} − 1)) = 1 at θ = 5.26 for a standard normal z, and less for every smaller θ > 0."""
+    z = np.linspace(0.0, 12.0, 240_001)
+    added = 2.0 * np.minimum(1.0, (z / 3.0) ** 2) - 1.0
+    for theta, low, high in ((1.0, 0.0, 0.6), (4.0, 0.0, 0.6), (5.26, 0.99, 1.0), (5.4, 1.0, 1.5)):
+        mean = np.trapezoid(np.exp(theta * added) * 2.0 * np.exp(-(z**2) / 2.0) / np.sqrt(2.0 * np.pi), z)
+        assert low < mean < high
+    assert 1e4 * np.exp(-5.26 * 5) < 4e-8
+    assert np.log(1e4 / 0.05) / 5.26 == pytest.approx(2.32, abs=0.005)

@@ -144,7 +144,8 @@ class Policy(ABC):
         self._single, self._batch = self.trials is None, len(numbers)
         self._rows = np.arange(self._batch)
         self._zeros: Ints = np.zeros(self._batch, dtype=np.int64)
-        self._zeros.flags.writeable = False
+        self._never: Bools = np.zeros(self._batch, dtype=bool)
+        self._zeros.flags.writeable = self._never.flags.writeable = False  # decisions may carry them
         self._round = 0
         self._constant: tuple[Actions | None, Floats | Region] = (None, np.empty(0))
         self._updates: Ints = np.zeros(self._batch, dtype=np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit import radius
+from robandit.policies.cw_oful import cw_weight
 from robandit.policies.inputs import Ints
 from robandit.policies.master import Master
 from robandit.ridge import Bools, Floats
@@ -60,7 +61,7 @@ class COBE(Master):
         seen = (weights > 0.0) & (level >= self._epoch)  # late rewards of a base that was dropped count for nothing
         place = self._place(level)
         threshold = radius.cw_threshold(self._setting, self._theta()[self._rows, level - 1])
-        trust = np.minimum(1.0, threshold / np.maximum(self._base.widths(actions, place), 1e-300))
+        trust = cw_weight(threshold, self._base.widths(actions, place))
         self._base.update(actions, rewards, trust * seen, place)
         self._counts[place] += seen
         self._sums[self._rows, level - 1] += np.where(seen, rewards, 0.0)

@@ -102,8 +102,6 @@ class OneEllipsoid(Policy):
     def _start(self) -> None:
         super()._start()
         self._ridge = Ridge(rows=self._batch, dim=self.dim, regularization=self._lambda)
-        self._never = np.zeros(self._batch, dtype=bool)
-        self._never.flags.writeable = False
 
     @abstractmethod
     def _radii(self) -> Floats:

@@ -54,5 +54,9 @@ class CWOFUL(Told):
         return np.broadcast_to(self._held, self._batch)
 
     def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        trust = np.minimum(1.0, self._threshold / np.maximum(self._ridge.widths(actions), 1e-300))
-        self._ridge.update(actions, rewards, weights * trust)
+        self._ridge.update(actions, rewards, weights * cw_weight(self._threshold, self._ridge.widths(actions)))
+
+
+def cw_weight(threshold: Floats, width: Floats) -> Floats:
+    """min{1, α/‖a‖_{Σ⁻¹}}; 1 for an action of no width."""
+    return np.minimum(1.0, threshold / np.maximum(width, 1e-300))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit.policies.inputs import Ints
-from robandit.policies.master import RobustMaster, softmax
+from robandit.policies.master import RobustMaster, gain, softmax
 from robandit.ridge import Floats
 
 
@@ -35,9 +35,9 @@ class Exp3P(RobustMaster):
 
     def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self._teach(actions, rewards, weights, level)
-        gain = np.full((self._batch, self._bases), self._bonus)
-        gain[self._rows, level - 1] += np.clip(0.5 + 0.5 * rewards / self._reach, 0.0, 1.0)
-        self._gains += np.where((weights > 0.0)[:, None], gain / self._odds(), 0.0)
+        earned = np.full((self._batch, self._bases), self._bonus)
+        earned[self._rows, level - 1] += gain(rewards, self._reach)
+        self._gains += np.where((weights > 0.0)[:, None], earned / self._odds(), 0.0)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return super()._arrays() | {"gains": self._gains}

@@ -36,7 +36,6 @@ class Master(Levelled, Confident):
         super()._start()
         self.horizon = integer("horizon", self.horizon, least=1)
         self._reach = self.mean_bound + self.noise_range
-        self._never = np.zeros(self._batch, dtype=bool)
 
     def _hire(self, bases: int) -> None:
         """Make the bases. Row (i − 1)·B + b is base i of trial b."""
@@ -128,6 +127,11 @@ def draw(chances: Floats, uniform: Floats) -> Ints:
     """One of the numbers 1 … M for each row of probabilities (B, M), from a uniform number each."""
     passed = (np.cumsum(chances, axis=1) <= uniform[:, None]).sum(axis=1)
     return np.minimum(passed, chances.shape[1] - 1) + 1
+
+
+def gain(rewards: Floats, reach: float) -> Floats:
+    """Rewards within ±reach as numbers from 0 to 1."""
+    return np.clip(0.5 + 0.5 * rewards / reach, 0.0, 1.0)
 
 
 def softmax(logits: Floats) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robandit import radius
 from robandit.policies.confidence import Confident, Levelled, OneEllipsoid
 from robandit.policies.inputs import Ints, integer
-from robandit.policies.master import draw, softmax
+from robandit.policies.master import draw, gain, softmax
 from robandit.ridge import Floats
 
 
@@ -86,7 +86,7 @@ class RobustBandit(Levelled, OneEllipsoid, Confident):
         self._ridge.update(actions, rewards, weights)
         self._since[seen] += 1
         self._in_epoch[seen] += 1
-        self._gained[seen] += np.clip(0.5 + 0.5 * rewards / self._reach, 0.0, 1.0)[seen]
+        self._gained[seen] += gain(rewards, self._reach)[seen]
         over = np.flatnonzero(seen & (self._in_epoch == self.epoch))
         if over.size:
             self._next_epoch(over)

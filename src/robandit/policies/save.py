@@ -78,7 +78,7 @@ class SAVE(Levelled, Confident):
             if not left.size:
                 break
         optimum = Optimum(values, chosen, None, np.ones(self._batch, dtype=bool))
-        return Search(optimum, np.zeros(self._batch, dtype=bool), self._zeros, found)
+        return Search(optimum, self._never, self._zeros, found)
 
     def _visit(
         self, layer: int, trials: NDArray[np.intp], actions: Floats, alive: Bools

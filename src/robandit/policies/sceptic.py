@@ -67,7 +67,6 @@ class Sceptic(Confident):
         self.insurance = share("insurance", self.insurance)
         self._width = radius.Table(partial(radius.alpha, self._setting, corruption=0.0), self.radius_scale)
         self._jitter = self._own_stream(key=1)
-        self._never = np.zeros(self._batch, dtype=bool)
         self._model, self._old = (Model(self._batch, self.dim, self._lambda) for _ in range(2))
         self._noise: Floats = np.full(self._batch, _MEDIAN)  # the median of |z|, as far as it is believed
         self._earned: Floats = np.zeros(self._batch)  # a round, of late, outside of audits
