@@ -51,8 +51,8 @@ class SlowRidge:
 class SlowModel:
     """A sharp and a blunt ridge, trust n, doubt g and mass M."""
 
-    def __init__(self, dim: int, lam: float) -> None:
-        self.sharp, self.blunt = SlowRidge(dim, lam), SlowRidge(dim, lam)
+    def __init__(self, dim: int, lam: float, blunt: float) -> None:
+        self.sharp, self.blunt = SlowRidge(dim, lam), SlowRidge(dim, blunt)
         self.n = self.g = self.M = 0.0
 
 
@@ -68,6 +68,8 @@ class SlowSceptic(SlowRobustWeightedOFUL):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.few = max(1.0, 20 / self.dim)
+        self.open = self.lam * self.few**-2
         self.model, self.old = self.nothing(), self.nothing()
         self.L = 4 * self.dim + 20
         self.q, self.e = MEDIAN, 0.0
@@ -77,7 +79,7 @@ class SlowSceptic(SlowRobustWeightedOFUL):
 
     def nothing(self) -> SlowModel:
         """A model that has seen nothing."""
-        return SlowModel(self.dim, self.lam)
+        return SlowModel(self.dim, self.lam, self.open)
 
     def values(self, actions: Array) -> Array:
         """<a, m> + rho_t ||a||_{Sigma_b^-1} with m = mu_s + 0.2 (mu_b - mu_s)."""
@@ -101,7 +103,8 @@ class SlowSceptic(SlowRobustWeightedOFUL):
         model.g = max(0.0, model.g + voice * (2 * min(1.0, (z / 3) ** 2) - 1))
         if believed:
             model.sharp.add(action, r, self.sharp_weight(spread, wide))
-        blunt = (4 * spread) ** -2
+        blur = 4 * (1 + (self.few - 1) / (1 + (spread / (0.1 * self.noise_range)) ** 2))
+        blunt = (blur * spread) ** -2
         model.blunt.add(action, r, blunt)
         model.M += blunt * float(action @ action)
         self.end_audit(r, spread)
@@ -111,7 +114,8 @@ class SlowSceptic(SlowRobustWeightedOFUL):
 
     def follow_noise(self, size: float, unknown: bool) -> None:
         """Step 3: q goes up or down by the sign of z f - q."""
-        moved = self.q * math.exp((0.3 if unknown else 0.03) * ((size > self.q) - 0.5))
+        step = max(0.03, 0.3 / (1 + self.model.n / 10)) if unknown else 0.03
+        moved = self.q * math.exp(step * ((size > self.q) - 0.5))
         least, most = (0.04 if unknown else 0.5) * MEDIAN, 2 * MEDIAN
         self.events["q at its least"] += moved < least
         self.events["q at its most"] += moved > most
@@ -145,7 +149,7 @@ class SlowSceptic(SlowRobustWeightedOFUL):
     def diversity(self) -> float:
         """The geometric over the arithmetic mean of the eigenvalues of Sigma_b, but for rounding."""
         _, log_det = np.linalg.slogdet(self.model.blunt.Sigma)
-        return math.exp(log_det / self.dim) / self.lam / (1 + self.model.M / (self.dim * self.lam))
+        return math.exp(log_det / self.dim) / self.open / (1 + self.model.M / (self.dim * self.open))
 
     def begin_audit(self, date: float) -> None:
         """Step 6c."""

@@ -49,12 +49,7 @@ def recommend(
     known = {item.name for item in fields(kind)}
     chosen = {name: value for name, value in first["settings"].items() if name != "name"}
     needed = {name: value for name, value in settings.items() if name in known}
-    reason = _why(world, first, second)
-    if first["settings"]["name"] == "sceptic" and fixed_sets and dim < 20:
-        reason += (
-            " But it explores too little where few actions of few features come back for ever: see docs/sceptic.md."
-        )
-    return Recommendation(kind, needed | chosen, reason)
+    return Recommendation(kind, needed | chosen, _why(world, first, second))
 
 
 def _nearest(noise: float | None, fixed_sets: bool) -> str:

@@ -19,6 +19,7 @@ from robandit.ridge import Bools, Floats, Ridge
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _WIDER = 4.0  # by how much more than its noise an observation is blurred for exploration
+_FEW = 20.0  # with fewer features than this it is blurred the more: what is never tried again hides more actions
 _LEVERAGE = 0.02  # ‖a‖_{Σ⁻¹} in units of AB from which on an observation counts less, as CW-OFUL has it,
 _PLAIN = 0.1  # unless its noise, in units of R, is so small that a lie would show
 _NAIVE = 0.2  # the say of the estimate that believes everything
@@ -31,7 +32,8 @@ _AUDIT, _GROWTH = 100.0, 6.0  # rounds from the first contradiction to the first
 _INSURED = 200.0  # when the first audit comes that has no cause, at full insurance
 _QUIET = 5.0  # audits wait while there is more doubt than this,
 _DIVERSE = 0.5  # and while play is as diverse as this
-_PACE, _HASTE = 0.03, 0.3  # of the measurements of the noise and of what is earned; of a noise that was not declared
+_PACE = 0.03  # of the measurements of the noise, and of what is earned
+_HASTE, _SETTLED = 0.3, 10.0  # of a noise that was not declared, as long as there is no more trust than this
 _MEDIAN = 0.6745  # of |z| for a normal z
 _UNDERSTATED = 2.0  # the most by which σ is taken to have been understated
 _TINY = 1e-300
@@ -66,8 +68,10 @@ class Sceptic(Confident):
         super()._start()
         self.insurance = share("insurance", self.insurance)
         self._width = radius.Table(partial(radius.alpha, self._setting, corruption=0.0), self.radius_scale)
+        self._few = max(1.0, _FEW / self.dim)
         self._jitter = self._own_stream(key=1)
-        self._model, self._old = (Model(self._batch, self.dim, self._lambda) for _ in range(2))
+        blunt = self._lambda / self._few**2
+        self._model, self._old = (Model(self._batch, self.dim, self._lambda, blunt) for _ in range(2))
         self._noise: Floats = np.full(self._batch, _MEDIAN)  # the median of |z|, as far as it is believed
         self._earned: Floats = np.zeros(self._batch)  # a round, of late, outside of audits
         self._left: Ints = np.zeros(self._batch, np.int64)  # rounds that an audit still takes; 0 when there is none
@@ -108,7 +112,8 @@ class Sceptic(Confident):
         voice = 1.0 / (1.0 + (spread / (_VOICE * self.noise_range)) ** 2) * seen
         self._model.judge(surprise, voice, believed)
         sharp = spread**-2.0 * self._caution(actions, spread)
-        blunt = (_WIDER * spread) ** -2.0
+        blurred = _WIDER * (1.0 + (self._few - 1.0) * self._plain(spread))
+        blunt = (blurred * spread) ** -2.0
         self._model.learn(actions, rewards, sharp * believed, blunt * seen)
         self._audit(rewards, spread, seen)
         enough = np.maximum(max(_FEWEST, self.dim), _SHARE * (self._model.trust - _FIRST))
@@ -124,8 +129,11 @@ class Sceptic(Confident):
         """What remains of an observation's weight: less where it could move the estimate far and a lie be noise."""
         far = np.maximum(self._model.sharp.widths(actions), _TINY)
         bound = _LEVERAGE * self.action_bound * self.parameter_bound
-        plain = 1.0 / (1.0 + (spread / (_PLAIN * self.noise_range)) ** 2)
-        return np.maximum(np.minimum(1.0, bound / far), plain)
+        return np.maximum(np.minimum(1.0, bound / far), self._plain(spread))
+
+    def _plain(self, spread: Floats) -> Floats:
+        """From 1, where a lie would show, to 0, where it would pass for noise."""
+        return 1.0 / (1.0 + (spread / (_PLAIN * self.noise_range)) ** 2)
 
     def _stretch(self, unknown: Bools) -> Floats:
         """What to multiply σ by: at least 1, in case it was understated; less only where it was not declared."""
@@ -134,7 +142,8 @@ class Sceptic(Confident):
     def _measure(self, surprise: Floats, believed: Bools, unknown: Bools) -> None:
         """Follow the median of |z|: it takes lies in every second round that is believed to mislead it."""
         above = surprise * self._stretch(unknown) > self._noise
-        moved = self._noise * np.exp(np.where(unknown, _HASTE, _PACE) * (above - 0.5))
+        haste = np.maximum(_PACE, _HASTE / (1.0 + self._model.trust / _SETTLED))
+        moved = self._noise * np.exp(np.where(unknown, haste, _PACE) * (above - 0.5))
         least = np.where(unknown, _SHARP, 0.5) * _MEDIAN
         self._noise[believed] = np.clip(moved, least, _UNDERSTATED * _MEDIAN)[believed]
 
@@ -154,7 +163,7 @@ class Sceptic(Confident):
             self._left -= running
             failed = running & (self._left == 0) & (4 * self._better <= length)
             self._old.copy_to(self._model, np.flatnonzero(failed))
-        quiet = (self._model.doubt <= _QUIET) & (self._model.diversity(self._lambda) < _DIVERSE)
+        quiet = (self._model.doubt <= _QUIET) & (self._model.diversity() < _DIVERSE)
         due = np.flatnonzero(seen & (self._left == 0) & (now >= self._next) & quiet)
         if due.size:
             self._begin_audit(due, now, length)
@@ -175,8 +184,9 @@ class Sceptic(Confident):
 class Model:
     """What a batch of sceptics believes, what it would if it believed everything, and how it stands by that."""
 
-    def __init__(self, rows: int, dim: int, regularization: float) -> None:
-        self.sharp, self.blunt = (Ridge(rows=rows, dim=dim, regularization=regularization) for _ in range(2))
+    def __init__(self, rows: int, dim: int, sharp: float, blunt: float) -> None:
+        self.sharp, self.blunt = (Ridge(rows=rows, dim=dim, regularization=lam) for lam in (sharp, blunt))
+        self._lambda = blunt
         self.trust, self.doubt, self.mass = (np.zeros(rows) for _ in range(3))  # mass: Σ w‖a‖² of the blunt one
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
@@ -212,8 +222,8 @@ class Model:
         self.blunt.update(actions, rewards, blunt)
         self.mass += blunt * np.vecdot(actions, actions)
 
-    def diversity(self, regularization: float) -> Floats:
+    def diversity(self) -> Floats:
         """The geometric over the arithmetic mean of the eigenvalues of the blunt Σ: 1 if all directions are alike."""
         dim = self.sharp.mean.shape[1]
-        geometric = np.exp(self.blunt.log_det / dim) / regularization
-        return geometric / (1.0 + self.mass / (dim * regularization))
+        geometric = np.exp(self.blunt.log_det / dim) / self._lambda
+        return geometric / (1.0 + self.mass / (dim * self._lambda))
