@@ -122,7 +122,7 @@ class Ledger:
 
     def __init__(self, liar: Liar, noise_range: float) -> None:
         self.liar, self.unit = liar, noise_range + 1.0
-        self.c_sup, self.c_play = 0.0, 0.0
+        self.c_sup, self.c_play, self.lies = 0.0, 0.0, 0
 
     def cut(self, amount: float) -> float:
         left = self.liar.budget - self.c_play if self.liar.strong else (self.liar.budget - self.c_sup) * self.unit
@@ -131,6 +131,7 @@ class Ledger:
     def book(self, amounts: list[float], played: float) -> None:
         self.c_sup += max(amounts) / self.unit
         self.c_play += played
+        self.lies += played > 0.0
 
 
 class Told:
@@ -198,8 +199,8 @@ def play_slowly(
         empty, cascade = empty + decision.empty, cascade + decision.cascade
         if levels:
             levels[decision.level - 1] += 1
-        counts = updates, empty, cascade, 0, 0, 0  # none of these policies is a sceptic
-        rows.append((t, regret, ledger.c_sup, ledger.c_play, gap, smallest, *counts, list(levels)))
+        counts = updates, empty, cascade, 0, 0, 0, math.nan  # none of these policies is a sceptic, and no monitor looks
+        rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts, list(levels)))
     return Trace(*(np.array(column) for column in zip(*rows, strict=True)))
 
 

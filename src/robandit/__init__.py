@@ -2,7 +2,9 @@
 
 from robandit import attacks, checks, environments
 from robandit.actions import Ball, Box, Polytope
+from robandit.certificate import Certificate
 from robandit.ellipsoid import Ellipsoid, Intersection
+from robandit.monitor import CorruptionMonitor, joint_certificate
 from robandit.policies import (
     COBE,
     CWOFUL,
@@ -35,6 +37,8 @@ __all__ = [
     "SAVE",
     "Ball",
     "Box",
+    "Certificate",
+    "CorruptionMonitor",
     "Decision",
     "Ellipsoid",
     "Exp3P",
@@ -57,5 +61,6 @@ __all__ = [
     "attacks",
     "checks",
     "environments",
+    "joint_certificate",
     "recommend",
 ]

@@ -22,7 +22,11 @@ from robandit.catalogue import CATALOGUE, ConfigError, describe, find
 from robandit.experiments.commands import add_commands, add_engine_options, engine_of, save_figure
 from robandit.plan import SET_BY_THE_RUN, Run
 
-_NEEDED = ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm")
+_NEEDED: dict[str | None, tuple[str, ...]] = {
+    "lab": ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm"),
+    None: (),
+}
+"""The modules that commands need beyond NumPy, by the extra that brings them."""
 
 _EXITS = """\
 exit codes: 0 done; 1 the run failed; 2 wrong options or configuration, or something is in the way, and nothing was
@@ -53,13 +57,25 @@ depends on the configuration alone, bit for bit: not on workers, engine or batch
 {_EXITS}"""
 
 
+_AUDIT = f"""\
+Was this feedback tampered with? Reads a log of rewards, from Parquet, CSV or NDJSON, and says how much corruption is
+proved in it, on one page of HTML. docs/monitor.md says what the proof rests on.
+
+A row is a round: the features of the action that was taken, the reward that came back, and perhaps where it came from.
+Rows must stand in the order of the decisions. Rows that can't be used are counted and shown, never dropped silently;
+but a log from which rows were dropped because of their values proves nothing.
+
+  robandit audit clicks.parquet --noise 0.5 --source partner --time shown_at
+
+{_EXITS}"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; gives its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        if options.call is not _list:
-            _require_lab()
+        _require(options.extra)
         options.call(options)
     except KeyboardInterrupt:
         print("\nstopped; a run goes on from here if the same command is given again", file=sys.stderr)
@@ -84,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="robandit", description="Bandits that can't be bought.", epilog=_EXITS, formatter_class=raw
     )
+    parser.set_defaults(extra="lab")
     parser.add_argument("--version", action="version", version=f"robandit {robandit.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     simulate = commands.add_parser(
@@ -94,13 +111,17 @@ def _parser() -> argparse.ArgumentParser:
         about = f"list the {kind} there are"
         listing = commands.add_parser(kind, help=about, description=f"{about.capitalize()}, one line each.")
         listing.add_argument("name", nargs="?", help=f"show the settings of this {base.__name__.lower()}")
-        listing.set_defaults(call=_list, kind=kind)
+        listing.set_defaults(call=_list, kind=kind, extra=None)
     plot = commands.add_parser("plot", help="draw a saved result", description="Draw a saved result.", epilog=_EXITS)
     plot.add_argument("result", type=Path, help="what `robandit simulate` saved")
     plot.add_argument("--out", type=Path, help="the folder for the pictures (default: where the result is)")
     plot.add_argument("--format", choices=("png", "pdf", "svg"), default="png", help="(default %(default)s)")
     plot.add_argument("--force", action="store_true", help="replace pictures that are there already")
     plot.set_defaults(call=_plot)
+    audit = commands.add_parser(
+        "audit", help="how much corruption is proved in a log", description=_AUDIT, formatter_class=raw
+    )
+    _audit_options(audit)
     add_commands(commands)
     return parser
 
@@ -114,6 +135,14 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--trials", type=int, help="trials of each (default 10)")
     what.add_argument("--seed", type=int, help="of all randomness (default 1)")
     what.add_argument("--checkpoints", type=int, help="rounds to record, about (default 100)")
+    what.add_argument(
+        "--monitor",
+        nargs="?",
+        type=float,
+        const=True,
+        metavar="NOISE",
+        help="let a corruption monitor ride along, told the noise's sub-Gaussian scale (default: the environment's)",
+    )
     add_engine_options(parser, "run.parquet")
     parser.set_defaults(call=_simulate)
 
@@ -121,7 +150,7 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
 def _simulate(options: argparse.Namespace) -> None:
     from robandit.engine import carry_out
 
-    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints")}
+    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor")}
     given |= {
         kind: values and [_entry(value) for value in values]
         for kind, values in zip(CATALOGUE, (options.environment, options.attack, options.policy), strict=True)
@@ -153,16 +182,20 @@ def _entry(text: str) -> dict[str, Any]:
 
 
 def _summarise(table: Any) -> None:
-    """The regret at the end, for each scenario and policy, with the corruption that was realised."""
-    from robandit.summary import summary
+    """The regret at the end, for each scenario and policy, with the corruption that was realised and that proved."""
+    from robandit.summary import proofs, summary
 
-    rows = [("environment", "attack", "C", "realised", "policy", "regret")]
+    proved = proofs(table)
+    more = ("proved", "alarms") if proved else ()
+    rows: list[tuple[str, ...]] = [("environment", "attack", "C", "realised", "policy", "regret", *more)]
     for case, policies in summary(table).items():
         for policy, curve in policies.items():
             label = "-" if case.corruption is None else f"{case.corruption:g}"
             half = f" ± {curve.half[-1]:.1f}" if curve.trials > 1 else ""
             regret = f"{curve.mean[-1]:.1f}{half}"
-            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, regret))
+            found = proved[case][policy] if proved else None
+            alarm = (f"{found.proved:.2f} of {found.played:.1f}", f"{found.alarms}/{found.trials}") if found else ()
+            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, regret, *alarm))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -204,7 +237,89 @@ def _plot(options: argparse.Namespace) -> None:
             save_figure(options, paths[name].name, figure)
 
 
-def _require_lab() -> None:
-    missing = [module for module in _NEEDED if find_spec(module) is None]
+def _audit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", type=Path, help="a .parquet, .csv or .ndjson file; the latter two may be .gz as well")
+    which = parser.add_argument_group("which columns")
+    which.add_argument(
+        "--features",
+        metavar="COLUMNS",
+        help="names or patterns such as 'x*', parted by commas, or one column of lists (default: features or action if "
+        "it holds lists, else all of x0, x1, … or f0, f1, … or feature_…)",
+    )
+    which.add_argument("--reward", metavar="COLUMN", default="reward", help="(default %(default)s)")
+    which.add_argument("--sigma", metavar="COLUMN", help="the noise's sub-Gaussian scale, where each row has its own")
+    which.add_argument("--source", metavar="COLUMN", help="where a reward came from, to find out who is to blame")
+    which.add_argument("--time", metavar="COLUMN", help="when it was decided; it must never fall from row to row")
+    what = parser.add_argument_group("what is known of honest feedback")
+    what.add_argument(
+        "--noise",
+        metavar="S",
+        type=float,
+        required=True,
+        help="its sub-Gaussian scale: R if |noise| <= R, 0.5 if honest rewards lie in [0, 1]",
+    )
+    bound = "honest rewards are the features times a parameter, whose norm is at most this (default %(default)s)"
+    what.add_argument("--parameter-bound", metavar="B", type=float, default=1.0, help=bound)
+    what.add_argument(
+        "--reward-range",
+        type=_range,
+        metavar="LOW,HIGH",
+        help="where honest rewards lie (with a sign, as in --reward-range=-1,1)",
+    )
+    what.add_argument("--delta", type=float, default=0.05, help="how often a proof may be wrong (default %(default)s)")
+    what.add_argument("--sources", type=int, help="tell at most so many sources apart (default 100, given --source)")
+    what.add_argument(
+        "--looks",
+        type=int,
+        default=60,
+        help="looks at a log of a million rows, about; they are log-spaced (default %(default)s)",
+    )
+    where = parser.add_argument_group("where")
+    where.add_argument("--format", choices=("parquet", "csv", "ndjson"), help="(default: by the log's suffix)")
+    where.add_argument("--out", type=Path, help="the page (default: LOG's name with -audit.html, beside it)")
+    where.add_argument("--force", action="store_true", help="replace what is there")
+    parser.set_defaults(call=_audit)
+
+
+def _range(text: str) -> tuple[float, float]:
+    low, high = text.split(",")
+    return float(low), float(high)
+
+
+def _audit(options: argparse.Namespace) -> None:
+    from threadpoolctl import threadpool_limits
+    from tqdm import tqdm
+
+    from robandit.audit import SOURCES, Settings, audit
+    from robandit.audit.logs import stem
+    from robandit.audit.page import build
+    from robandit.results import save_file
+
+    path: Path = options.log
+    out = options.out or path.with_name(f"{stem(path)}-audit.html")
+    if out.resolve() == path.resolve():
+        raise ConfigError(f"--out {out} is the log itself")
+    if options.sources is not None and options.source is None:
+        raise ConfigError("--sources needs --source, the column that they stand in")
+    kept = ("noise", "parameter_bound", "delta", "reward_range", "looks")
+    sources = 0 if options.source is None else SOURCES if options.sources is None else options.sources
+    settings = Settings(**{name: getattr(options, name) for name in kept}, sources=sources)
+    columns = {name: getattr(options, name) for name in ("features", "reward", "sigma", "source", "time")}
+    with threadpool_limits(1), tqdm(unit_scale=True, disable=None) as bar:
+
+        def progress(done: int, size: int, unit: str) -> None:
+            bar.total, bar.unit = size, unit
+            bar.update(done - bar.n)
+
+        found = audit(path, settings, kind=options.format, progress=progress, **columns)
+    print(found.certificate.sentence)
+    if found.bad.count:
+        print(f"{found.bad.count:,} of {found.rows:,} rows were left out:", *found.bad.lines(), sep="\n  ")
+    if save_file(out, build(found).encode(), force=options.force):
+        print(out, file=sys.stderr)
+
+
+def _require(extra: str | None) -> None:
+    missing = [module for module in _NEEDED[extra] if find_spec(module) is None]
     if missing:
-        raise ConfigError(f"this command needs {', '.join(missing)} as well: pip install 'robandit[lab]'")
+        raise ConfigError(f"this command needs {', '.join(missing)} as well: pip install 'robandit[{extra}]'")

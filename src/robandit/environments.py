@@ -143,6 +143,11 @@ class Environment(ABC):
         """K, if every decision set is finite and of the same size."""
         return None
 
+    @property
+    def noise_scale(self) -> float:
+        """A number s for which the noise is s-sub-Gaussian in every round: R always is."""
+        return self.noise_range
+
 
 @dataclass(kw_only=True, frozen=True)
 class Synthetic(Environment):
@@ -216,6 +221,10 @@ class Synthetic(Environment):
     @property
     def set_size(self) -> int | None:
         return None if self.infinite or self.fewest is not None else self.actions
+
+    @property
+    def noise_scale(self) -> float:
+        return 0.5 if self.noise == "bernoulli" else self.sigma_high  # by Hoeffding's lemma, also for ±σ; or Gaussian
 
     def rounds(self, draw: Draws) -> Iterator[Offer]:
         menu_of, noise_of, delay_of = self._menus(draw), self._noise(draw), self._delays(draw)

@@ -16,7 +16,7 @@ from robandit.attacks import Attack
 from robandit.catalogue import CATALOGUE, ConfigError, canonical, find, nearest, short
 from robandit.environments import Environment
 from robandit.policies import POLICIES, Policy
-from robandit.policies.inputs import integer
+from robandit.policies.inputs import integer, positive
 from robandit.simulate import Scenario, Trace, batch_key, checkpoints, simulate
 
 _DEFAULTS: dict[str, list[str]] = {"environments": ["paper"], "attacks": ["none"], "policies": []}
@@ -49,6 +49,7 @@ class Task(NamedTuple):
     rounds: int
     seed: int
     checkpoints: int
+    monitor: bool | float = False
 
     @property
     def size(self) -> int:
@@ -64,6 +65,7 @@ class Task(NamedTuple):
             seed=self.seed,
             at=checkpoints(self.rounds, self.checkpoints),
             progress=progress,
+            monitor=self.monitor,
         )
 
 
@@ -78,6 +80,8 @@ class Run:
     trials: int
     seed: int
     checkpoints: int
+    monitor: bool | float = False
+    """Whether a corruption monitor rides along; a number is the noise's scale, if not the environment's."""
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Run:
@@ -90,7 +94,7 @@ class Run:
         Traceback (most recent call last):
         robandit.catalogue.ConfigError: unknown key 'atacks'; did you mean 'attacks'?
         """
-        _check_keys("", config, {*CATALOGUE, *_NUMBERS})
+        _check_keys("", config, {*CATALOGUE, *_NUMBERS, "monitor"})
         numbers = {
             name: _blame("", integer, name, config.get(name, default), least=0 if name == "seed" else 1)
             for name, default in _NUMBERS.items()
@@ -98,7 +102,7 @@ class Run:
         if not config.get("policies"):
             raise ConfigError(f"policies must name at least one of: {', '.join(POLICIES)}")
         entries: dict[str, Any] = {k: _read_entries(k, config.get(k, default)) for k, default in _DEFAULTS.items()}
-        run = cls(**entries, **numbers)
+        run = cls(**entries, **numbers, monitor=_read_monitor(config.get("monitor", False)))
         run._try_out()
         return run
 
@@ -116,7 +120,8 @@ class Run:
     def plain(self) -> dict[str, Any]:
         """The configuration as plain data: `Run.read` gives the same run again."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
-        return numbers | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
+        alarm = {"monitor": self.monitor} if self.monitor is not False else {}
+        return numbers | alarm | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
 
     def kinds(self, group: str) -> list[str | type]:
         """What its environments, attacks or policies are."""
@@ -125,7 +130,7 @@ class Run:
     def tasks(self, batch: int) -> list[Task]:
         """The run in pieces of up to ``batch`` trials. How it is cut changes no bit of what comes out."""
         return [
-            Task(policy, scenarios, self.rounds, self.seed, self.checkpoints)
+            Task(policy, scenarios, self.rounds, self.seed, self.checkpoints, self.monitor)
             for policy in self.policies
             for group in self._groups()
             for scenarios in _batches(group, self.trials, batch)
@@ -218,6 +223,10 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
         if kind != "policies":  # which need an environment to be made
             _blame(f"{where} ({short(name)}): ", found, **entry.settings)
         yield entry
+
+
+def _read_monitor(value: Any) -> bool | float:
+    return value if isinstance(value, bool) else float(_blame("", positive, "monitor, if not true or false,", value))
 
 
 def _plain(value: Any) -> Any:

@@ -152,7 +152,7 @@ class Facts:
         return f'<dl class="facts">\n{rows}\n</dl>'
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+def page(title: str, lead: str | Block, sections: Sequence[Section]) -> str:
     """The whole page."""
     named = list(zip(_anchors([section.title for section in sections]), sections, strict=True))
     links = "\n".join(f'<li><a href="#{name}">{_inline(section.title)}</a></li>' for name, section in named)
@@ -161,7 +161,8 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
         f"{chr(10).join(block.html() for block in section.body)}\n</section>"
         for name, section in named
     )
-    return _PAGE.format(title=_plain(title), lead=Text(lead).html(), links=links, sections=parts, style=_STYLE)
+    first = Text(lead) if isinstance(lead, str) else lead
+    return _PAGE.format(title=_plain(title), lead=first.html(), links=links, sections=parts, style=_STYLE)
 
 
 def write(path: Path, text: str, *, force: bool = False) -> None:

@@ -28,7 +28,7 @@ try:
 except ImportError:  # not on Windows, where two runs into the same file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 2
+_FORMAT = 3
 _KEY = b"robandit"
 
 SCHEMA = pa.schema(
@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         "regret": pa.float64(),
         "c_sup": pa.float64(),
         "c_play": pa.float64(),
+        "lies": pa.int64(),
         "gap": pa.float64(),
         "smallest_gap": pa.float64(),
         "updates": pa.int64(),
@@ -51,6 +52,7 @@ SCHEMA = pa.schema(
         "contradictions": pa.int64(),
         "restarts": pa.int64(),
         "audits": pa.int64(),
+        "proved": pa.float64(),  # by a monitor; null without one
         "level_use": pa.list_(pa.field("element", pa.int64())),  # as Parquet names it
     }
 )
@@ -88,6 +90,7 @@ def tabulate(task: Task, trace: Trace) -> pa.Table:
     columns["round"] = np.tile(trace.round, len(lanes))
     for name, column in zip(Trace._fields[1:-1], trace[1:-1], strict=True):
         columns[name] = column.T.ravel()
+    columns["proved"] = pa.array(columns["proved"], from_pandas=True)  # which reads NaN as null
     levels = trace.level_use.shape[2]
     ends = np.arange(len(lanes) * times + 1, dtype=np.int32) * levels
     columns["level_use"] = pa.ListArray.from_arrays(ends, trace.level_use.transpose(1, 0, 2).ravel())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from robandit.attacks import Adversary, Attack, Plot
 from robandit.environments import NEVER, Environment, Offer, side_by_side
+from robandit.monitor import CorruptionMonitor
 from robandit.policies import Decision, Policy
 from robandit.policies.inputs import Ints, integer
 from robandit.ridge import Floats
@@ -21,9 +22,15 @@ from robandit.streams import ENVIRONMENT, Draws
 MakePolicy: TypeAlias = Callable[..., Policy]
 """A class of policies, or a `functools.partial` of one with some of its settings."""
 
+Monitor: TypeAlias = bool | float | Callable[..., CorruptionMonitor]
+"""Whether a monitor rides along: one that is told the environment's ``noise_scale``, or this number; or a
+`functools.partial` of the class."""
+
 LABELLED, REALISED = "labelled", "realised"
 """The ``corruption`` of a policy that is told the attack's label, as the paper tells Robust weighted OFUL 2k; or of one
 that is told, trial by trial, what the attack will really spend."""
+
+_LOOKS = 1.25  # the least ratio of the rounds of two looks of a monitor
 
 
 Watch: TypeAlias = Callable[[Policy, Offer, Plot, Decision], object]
@@ -46,6 +53,8 @@ class Trace(NamedTuple):
     """Σ ⟨a*_s − a_s, μ*⟩ on clean means, eq. (regret) for the actions played."""
     c_sup: Floats
     c_play: Floats
+    lies: Ints
+    """In how many rounds the reward was not the true one."""
     gap: Floats
     """Δ_t of the checkpoint's round, eq. (def:gap)."""
     smallest_gap: Floats
@@ -62,6 +71,8 @@ class Trace(NamedTuple):
     """how often it started again,"""
     audits: Ints
     """and how often it audited itself."""
+    proved: Floats
+    """How much corruption a monitor had proved when it last looked; NaN without one."""
     level_use: Ints
     """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
 
@@ -84,6 +95,7 @@ def simulate(
     at: Ints | None = None,
     progress: Callable[[int], object] | None = None,
     watch: Watch | None = None,
+    monitor: Monitor = False,
 ) -> Trace:
     """Play ``rounds`` rounds of one policy in all trials of some scenarios at once.
 
@@ -103,7 +115,8 @@ def simulate(
     at = checkpoints(rounds) if at is None else at
     learner = prepare(policy, played, rounds, seed)
     adversary, world = _stage(played, seed)
-    mail, record = Mail(learner), Record(learner, adversary, at)
+    watchman = _watchman(monitor, played)
+    mail, record = Mail(learner), Record(learner, adversary, at, watchman)
     for t in range(1, rounds + 1):
         offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
         plot = adversary.commit(offer, parts)  # step 3
@@ -111,6 +124,8 @@ def simulate(
         reward = adversary.answer(offer, parts, plot, decision)  # step 5
         if watch is not None:
             watch(learner, offer, plot, decision)
+        if watchman is not None:  # in the order of decisions, also where the policy has to wait
+            watchman.observe(decision.action, reward, mask=None if offer.delay is None else offer.delay != NEVER)
         mail.deliver(offer, decision, reward)  # step 6
         record.note(offer, decision)
         if progress is not None and (t % 256 == 0 or t == rounds):
@@ -142,6 +157,23 @@ def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: 
     elif settings.get("corruption") == REALISED:
         settings["corruption"] = rehearse(scenarios, rounds, seed).tolist()
     return make(**settings, trials=trials, seed=seed)
+
+
+def _watchman(monitor: Monitor, scenarios: Sequence[Scenario]) -> CorruptionMonitor | None:
+    if monitor is False:
+        return None
+    environment = scenarios[0].environment
+    reach = environment.mean_bound + environment.noise_range
+    declared = monitor if isinstance(monitor, (int, float)) and monitor is not True else None
+    scales = [s.environment.noise_scale if declared is None else declared for s in scenarios for _ in s.trials]
+    make = monitor if callable(monitor) else CorruptionMonitor
+    return make(
+        dim=environment.dim,
+        noise=tuple(scales),
+        parameter_bound=environment.parameter_bound,
+        reward_range=(-reach, reach),
+        trials=len(scales),
+    )
 
 
 def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
@@ -213,13 +245,17 @@ class Mail:
 class Record:
     """Keeps the sums, and writes them down at the checkpoints."""
 
-    def __init__(self, policy: Policy, adversary: Adversary, at: Ints) -> None:
+    def __init__(
+        self, policy: Policy, adversary: Adversary, at: Ints, monitor: CorruptionMonitor | None = None
+    ) -> None:
         self._policy, self._ledger, self._at = policy, adversary.ledger, set(at.tolist())
+        self._monitor, self._last, self._next_look = monitor, max(at.tolist(), default=0), 0.0
         size, levels = len(adversary.ledger.c_sup), getattr(policy, "levels", 0)
         self._rows = np.arange(size)
         self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
         self._empty, self._cascade = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._levels = np.zeros((size, levels), np.int64)
+        self._proved: Floats = np.full(size, np.nan)
         self._written: list[Trace] = []
 
     def note(self, offer: Offer, decision: Decision) -> None:
@@ -232,7 +268,13 @@ class Record:
             self._empty += decision.empty
             self._cascade += decision.cascade
         if offer.round in self._at:
+            self._look(offer.round)
             self._write(offer.round, menu.gap)
+
+    def _look(self, t: int) -> None:
+        """Ask the monitor, but not at every checkpoint: a look takes as long as hundreds of rounds."""
+        if self._monitor is not None and (t >= self._next_look or t == self._last):
+            self._proved, self._next_look = self._monitor.lower_bounds(), _LOOKS * t
 
     def _write(self, t: int, gap: Floats) -> None:
         now = Trace(
@@ -240,12 +282,14 @@ class Record:
             regret=self._regret,
             c_sup=self._ledger.c_sup,
             c_play=self._ledger.c_play,
+            lies=self._ledger.lies,
             gap=gap,
             smallest_gap=self._smallest,
             updates=np.atleast_1d(self._policy.updates),
             empty=self._empty,
             cascade=self._cascade,
             **self._policy._diary()._asdict(),
+            proved=self._proved,
             level_use=self._levels,
         )
         copies: list[Any] = [array.copy() for array in now]

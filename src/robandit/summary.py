@@ -14,6 +14,7 @@ from robandit.ridge import Floats
 if TYPE_CHECKING:
     from pyarrow import Table
 
+_ROUNDING = 1e-9
 KEYS = ("environment", "attack", "strength", "C")
 """The columns that make a scenario."""
 
@@ -37,6 +38,22 @@ class Curve(NamedTuple):
     realised: float
     empty: float
     cascade: float
+
+
+class Proof(NamedTuple):
+    """What a monitor proved of a policy's rounds in a scenario by the end; amounts are means over trials."""
+
+    trials: int
+    alarms: int
+    """In how many trials it proved any corruption,"""
+    wrong: int
+    """and in how many more than there was, at any checkpoint."""
+    lies: float
+    """In how many rounds the reward was not the true one,"""
+    played: float
+    """by how much, in all,"""
+    proved: float
+    """and how much of that is proved."""
 
 
 Curves: TypeAlias = dict[Case, dict[str, Curve]]
@@ -84,3 +101,20 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
     return Curve(rounds, mean, half, n, spent, end["empty_mean"], end["cascade_mean"])
+
+
+def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
+    """What a monitor proved, of each policy in each scenario; of a run without one nothing."""
+    lanes: dict[tuple[Case, str], dict[int, list[tuple[float, ...]]]] = {}
+    columns = [table[name].to_pylist() for name in (*KEYS, "policy", "trial", "lies", "c_play", "proved")]
+    for *key, policy, trial, lies, played, proved in zip(*columns, strict=True):
+        if proved is not None:
+            lanes.setdefault((Case(*key), policy), {}).setdefault(trial, []).append((lies, played, proved))
+    found: dict[Case, dict[str, Proof]] = {}
+    for (case, policy), trials in lanes.items():
+        paths = np.array(list(trials.values()))  # (trials, checkpoints, 3)
+        wrong = (paths[:, :, 2] > paths[:, :, 1] * (1.0 + _ROUNDING)).any(axis=1)
+        alarms = paths[:, -1, 2] > 0.0
+        means: list[float] = paths[:, -1].mean(axis=0).tolist()
+        found.setdefault(case, {})[policy] = Proof(len(paths), int(alarms.sum()), int(wrong.sum()), *means)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from robandit.policies.inputs import Ints
 from robandit.ridge import Bools, Floats
 
 
@@ -32,18 +33,22 @@ class Ledger:
         self._rows = np.arange(len(self._budgets))
         self.c_sup: Floats = np.zeros(len(self._budgets))
         self.c_play: Floats = np.zeros(len(self._budgets))
+        self.lies: Ints = np.zeros(len(self._budgets), np.int64)
+        """In how many rounds the reward of the action played was not the true one."""
         self._count()
 
     def book(self, amounts: Floats, played: NDArray[np.intp]) -> None:
         """Enter a round: ``amounts`` (B, K) ≥ 0 by which each action was lied about, and the action played."""
         c_sup = self.c_sup + amounts.max(axis=1) / (self._noise_range + 1.0)
-        c_play = self.c_play + amounts[self._rows, played]
+        told = amounts[self._rows, played]
+        c_play = self.c_play + told
         spent = np.where(self._strong, c_play, c_sup)
         if (spent > self._budgets * (1.0 + 1e-9)).any():
             raise ValueError(f"a budget of {self._budgets[spent.argmax()]} was overspent: {spent.max()}")
         # A lie that takes all that is left may exceed it by a rounding error, which is none.
         self.c_sup = np.where(self._strong, c_sup, np.minimum(c_sup, self._budgets))
         self.c_play = np.where(self._strong, np.minimum(c_play, self._budgets), c_play)
+        self.lies = self.lies + (told > 0.0)
         self._count()
 
     def _count(self) -> None:

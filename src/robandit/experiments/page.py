@@ -116,7 +116,7 @@ def _theory(path: Path) -> Section:
         "The lemmas and bounds at radius scale 1, as printed, held against trials under every weak attack on two "
         "environments. A bound is vacuous where it exceeds all that can be lost. Ratios are distance over radius, or "
         "the left of an inequality over its right; the farthest that an estimate was from μ* is "
-        f"{found['largest ratio']:.3f} of its radius: that is how wide the theory is."
+        f"{found['largest ratio']:.3f} of its radius: that is how wide the theory is. {found['monitor']}"
     )
     return Section("The theorems as numbers", [Text(words), Verdicts(rows), Command(found["command"])])
 

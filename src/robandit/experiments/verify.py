@@ -12,6 +12,7 @@ import numpy as np
 from robandit.attacks import ATTACKS, Attack
 from robandit.environments import Environment, Fresh, Paper
 from robandit.experiments.theory import (
+    ROUNDING,
     Lemma,
     OneRadiusWatcher,
     Watcher,
@@ -21,11 +22,12 @@ from robandit.experiments.theory import (
     multi_level_bound,
 )
 from robandit.experiments.tune import interval
+from robandit.monitor import CorruptionMonitor
 from robandit.policies import OFUL, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL
-from robandit.policies.inputs import integer, positive
+from robandit.policies.inputs import Ints, integer, positive
 from robandit.radius import Setting
 from robandit.ridge import Floats
-from robandit.simulate import MakePolicy, Scenario, Trace, Watch, rehearse, simulate
+from robandit.simulate import MakePolicy, Monitor, Scenario, Trace, Watch, checkpoints, rehearse, simulate
 
 HOLDS, FAILS, UNDECIDED, VACUOUS = "holds", "fails", "undecided", "vacuous"
 
@@ -42,11 +44,14 @@ WEIGHTED_RADIUS = "μ* within Weighted OFUL's radius, no attack (Zhou et al. 202
 KNOWN_BOUND = "regret bound, C known (thm:alg:1)"
 MULTI_BOUND = "mean regret bound, C unknown (thm:regret)"
 GAP_BOUND = "mean regret bound by the gap, C unknown (thm:gap dependent regret)"
+PROVED = "the monitor proves no more corruption than there was (docs/monitor.md)"
 
 RADII = (ALPHA, BETA, GAMMA)
 """The claims about the paper's own radii."""
-RUNS = 4
-"""How many times `verify` plays all rounds: once for each policy."""
+RUNS = 5
+"""How many times `verify` plays all rounds: once for each policy, and once for the monitor."""
+LOOKS = 20
+"""Rounds at which the monitor looks, about."""
 PAPER_SIZE: Mapping[str, int] = {"rounds": 10_000, "trials": 10, "dim": 20, "actions": 20}
 """The size of the paper's experiments, for those who have the minutes."""
 
@@ -96,6 +101,8 @@ class Verdicts(NamedTuple):
 
     settings: Mapping[str, Any]
     rows: Sequence[Row]
+    power: str
+    """What the monitor made of the attacks, in words."""
 
     def pooled(self) -> list[Row]:
         """A row for each claim over all environments and attacks, whose trials are different ones."""
@@ -144,7 +151,10 @@ def verify(
         watch = OneRadiusWatcher(len(clean) * trials, shrink)
         play(policy, clean, watch)
         rows += [coverage(claim, cell, watch.ratio[part], 1.0 - delta) for cell, part in _parts(clean)]
-    return Verdicts(settings | {"shrink": shrink}, rows)
+    monitor = partial(CorruptionMonitor, delta=delta, radius_scale=shrink)
+    trace = play(OFUL, cells, None, at=checkpoints(rounds, LOOKS), monitor=monitor)
+    rows += _monitor_rows(cells, trace, 1.0 - delta)
+    return Verdicts(settings | {"shrink": shrink}, rows, _power(trace))
 
 
 def _check(rounds: int, trials: int, delta: float, shrink: float) -> None:
@@ -215,16 +225,26 @@ def _setting(environment: Environment, delta: float) -> Setting:
 
 
 def _play(
-    policy: MakePolicy, cells: Sequence[Cell], watch: Watch, *, rounds: int, delta: float, seed: int, progress: Any
+    policy: MakePolicy,
+    cells: Sequence[Cell],
+    watch: Watch | None,
+    *,
+    rounds: int,
+    delta: float,
+    seed: int,
+    progress: Any,
+    at: Ints | None = None,
+    monitor: Monitor = False,
 ) -> Trace:
     return simulate(
         policy=partial(policy, delta=delta),
         scenarios=[cell.scenario for cell in cells],
         rounds=rounds,
         seed=seed,
-        at=np.array([rounds]),
+        at=np.array([rounds]) if at is None else at,
         progress=progress,
         watch=watch,
+        monitor=monitor,
     )
 
 
@@ -270,6 +290,22 @@ def _known_rows(
         rows.append(coverage(ALPHA, cell, watcher.ratio[part], required))
         rows.append(path_bound(KNOWN_BOUND, cell, trace.regret[-1, part], bound[part], tally.ceiling[part], required))
     return rows
+
+
+def _monitor_rows(cells: Sequence[Cell], trace: Trace, required: float) -> list[Row]:
+    """Whether what was proved at any look exceeds what was there: anything does where nobody lied."""
+    excess = trace.proved > trace.c_play * (1.0 + ROUNDING)
+    share = trace.proved / np.maximum(trace.c_play, 1e-9)
+    ratio = np.where(excess, np.maximum(share, 2.0), np.minimum(share, 1.0)).max(axis=0)
+    return [coverage(PROVED, cell, ratio[part], required) for cell, part in _parts(cells)]
+
+
+def _power(trace: Trace) -> str:
+    lied = trace.c_play[-1] > 0.0
+    alarms, number = int((trace.proved[-1] > 0.0)[lied].sum()), int(lied.sum())
+    share = trace.proved[-1][lied].sum() / trace.c_play[-1][lied].sum() if number else 0.0
+    proved = f"proved {share:.3f} of their corruption"
+    return f"The corruption monitor raised an alarm in {alarms} of {number} attacked trials, and {proved}."
 
 
 # Verdicts.

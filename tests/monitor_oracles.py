@@ -1,0 +1,345 @@
+"""The monitor's definition, slowly: explicit inverses, stored rounds, and a cone solver for the minimum.
+
+Nothing here uses the package under test. r_t = <a_t, mu*> + eps_t + c_t with eps_t s_t-sub-Gaussian, w_t = 1/s_t^2,
+||mu*|| <= B; for a group g of rounds V = sum w a a^T and b = sum w r a. With probability 1 - delta, for every choice
+of lambda_g from its grid,
+
+    sum |c_t| >= min_{||mu|| <= B} sum_g [(||b_g - V_g mu||_{(V_g + lambda_g I)^-1} - rho_g) / kappa_g]_+.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+POWERS = range(-8, 9)
+
+
+def prior(j: int) -> float:
+    """pi_j = (2/3) / ((|j| + 1)(|j| + 2)): over all integers it adds up to 1."""
+    return 2 / 3 / ((abs(j) + 1) * (abs(j) + 2))
+
+
+def rank(i: int) -> float:
+    """1 / ((i + 1)(i + 2)): over i = 0, 1, ... it adds up to 1."""
+    return 1 / ((i + 1) * (i + 2))
+
+
+# ------------------------------------------------------------------------------------ one group
+
+
+@dataclass(frozen=True)
+class SlowGroup:
+    """Rounds as they were, how many there will be, and the part of delta that is theirs."""
+
+    actions: Array  # (n, d)
+    rewards: Array  # (n,)
+    scales: Array  # (n,)
+    length: float = 16.0
+    share: float = 1.0
+
+    @property
+    def dim(self) -> int:
+        return self.actions.shape[1]
+
+    @property
+    def weights(self) -> Array:
+        return 1 / self.scales**2
+
+    @cached_property
+    def gram(self) -> Array:
+        V = np.zeros((self.dim, self.dim))
+        for a, w in zip(self.actions, self.weights, strict=True):
+            V += w * np.outer(a, a)
+        return V
+
+    @cached_property
+    def moment(self) -> Array:
+        b = np.zeros(self.dim)
+        for a, r, w in zip(self.actions, self.rewards, self.weights, strict=True):
+            b += w * r * a
+        return b
+
+    @cached_property
+    def reach(self) -> float:
+        return max((w * float(np.linalg.norm(a)) for a, w in zip(self.actions, self.weights, strict=True)), default=0.0)
+
+    def lam(self, j: int, noise: float) -> float:
+        """lambda = 4^j L / (noise^2 d)."""
+        return 4.0**j * self.length / (noise**2 * self.dim)
+
+    def rho(self, lam: float, failure: float) -> float:
+        """sqrt(log det(I + V/lambda) + 2 log(1/failure)) with failure = delta share_g pi_j."""
+        _, log_det = np.linalg.slogdet(np.eye(self.dim) + self.gram / lam)
+        return math.sqrt(log_det + 2 * math.log(1 / failure))
+
+    def exact_rho(self, lam: float, failure: float) -> float:
+        """The same by 40 digits, from the rounds."""
+        with mpmath.workdps(40):
+            grown = mpmath.eye(self.dim)
+            for a, s in zip(self.actions.tolist(), self.scales.tolist(), strict=True):
+                grown += mpmath.matrix(a) * mpmath.matrix(a).T / (mpmath.mpf(s) ** 2 * mpmath.mpf(lam))
+            return float(mpmath.sqrt(mpmath.log(mpmath.det(grown)) - 2 * mpmath.log(mpmath.mpf(failure))))
+
+    def rounding(self, lam: float, bound: float) -> float:
+        """What is added to rho because sums are rounded: 1e-12 (||b|| + B lambda_max(V)) / sqrt(lambda)."""
+        largest = float(np.linalg.eigvalsh(self.gram)[-1])
+        return 1e-12 * (float(np.linalg.norm(self.moment)) + bound * largest) / math.sqrt(lam)
+
+    def kappa(self, lam: float) -> float:
+        """max w||a|| / sqrt(lambda + lambda_min(V))."""
+        return self.reach / math.sqrt(lam + float(np.linalg.eigvalsh(self.gram)[0]))
+
+    def leverage(self, lam: float) -> float:
+        """max w||a||_{(V + lambda I)^-1}: the exact value that kappa must not be below."""
+        inverse = np.linalg.inv(self.gram + lam * np.eye(self.dim))
+        return max((w * math.sqrt(a @ inverse @ a) for a, w in zip(self.actions, self.weights, strict=True)), default=0)
+
+    def distance(self, lam: float, mu: Array) -> float:
+        """||b - V mu||_{(V + lambda I)^-1}."""
+        rest = self.moment - self.gram @ mu
+        return math.sqrt(max(0.0, rest @ np.linalg.inv(self.gram + lam * np.eye(self.dim)) @ rest))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the bound of given groups depends on beside them."""
+
+    noise: float
+    parameter_bound: float = 1.0
+    delta: float = 0.05
+    regularization: float | None = None
+    radius_scale: float = 1.0
+
+    def choices(self, group: SlowGroup) -> list[tuple[float, float]]:
+        """Every lambda with its probability of failure."""
+        if self.regularization is not None:
+            return [(self.regularization, self.delta * group.share)]
+        return [(group.lam(j, self.noise), self.delta * group.share * prior(j)) for j in POWERS]
+
+    def rho(self, group: SlowGroup, lam: float, failure: float) -> float:
+        """The radius, with what rounding needs."""
+        return self.radius_scale * group.rho(lam, failure) + group.rounding(lam, self.parameter_bound)
+
+    def cone(self, group: SlowGroup, lam: float, failure: float) -> Cone:
+        """With A = (V + lambda I)^{-1/2} V and y = (V + lambda I)^{-1/2} b."""
+        values, vectors = np.linalg.eigh(np.linalg.inv(group.gram + lam * np.eye(group.dim)))
+        root = vectors @ np.diag(np.sqrt(values)) @ vectors.T
+        return Cone(root @ group.gram, root @ group.moment, self.rho(group, lam, failure), group.kappa(lam))
+
+    def says(self, group: SlowGroup, lam: float, failure: float, mu: Array) -> float:
+        """(||b - V mu|| - rho)/kappa."""
+        return (group.distance(lam, mu) - self.rho(group, lam, failure)) / group.kappa(lam)
+
+    def best(self, group: SlowGroup, mu: Array) -> tuple[float, float]:
+        """The choice that says most at mu."""
+        return max(self.choices(group), key=lambda choice: self.says(group, *choice, mu))
+
+    def most(self, groups: Sequence[SlowGroup], mu: Array) -> float:
+        """The sum at mu with these choices: no bound can exceed it, whatever mu in the ball and the lambdas are."""
+        return sum(max(0.0, self.says(group, *self.best(group, mu), mu)) for group in heard(groups))
+
+
+def heard(groups: Sequence[SlowGroup]) -> list[SlowGroup]:
+    """Those with rounds in them."""
+    return [group for group in groups if group.reach > 0]
+
+
+# ------------------------------------------------------------------------------------ the minimum over mu
+
+
+class Cone(NamedTuple):
+    """The summand [(||y - A mu|| - rho) / kappa]_+."""
+
+    matrix: Array
+    vector: Array
+    rho: float
+    kappa: float
+
+    def value(self, mu: Array) -> float:
+        return max(0.0, (float(np.linalg.norm(self.vector - self.matrix @ mu)) - self.rho) / self.kappa)
+
+
+def total(cones: Sequence[Cone], mu: Array) -> float:
+    return sum(cone.value(mu) for cone in cones)
+
+
+def cheapest(cones: Sequence[Cone], bound: float) -> tuple[float, Array]:
+    """The least sum over the ball and where Clarabel finds it.
+
+    The value is that of the sum at a point of the ball, and so never below the minimum.
+    """
+    dim = len(cones[0].vector)
+    mu, excess = cp.Variable(dim), cp.Variable(len(cones), nonneg=True)
+    limits: list[Any] = [cp.norm(mu, 2) <= 1]
+    for g, cone in enumerate(cones):
+        size = max(cone.rho, 1e-12)
+        limits.append(cp.norm((cone.vector - bound * (cone.matrix @ mu)) / size, 2) <= 1 + excess[g])
+    costs = np.array([max(cone.rho, 1e-12) / cone.kappa for cone in cones])
+    problem = cp.Problem(cp.Minimize((costs / costs.max()) @ excess), limits)
+    found = [bound * at / max(1.0, float(np.linalg.norm(at))) for at in _solved(problem, mu)]
+    best = min(found, key=lambda at: total(cones, at))
+    return total(cones, best), best
+
+
+def _solved(problem: Any, variable: Any) -> Iterator[Array]:
+    """Where Clarabel puts the minimum, as tightly as it can."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": the comparison shows whether it is
+        for tolerance in (1e-12, 1e-10, 1e-8):
+            names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+            try:
+                problem.solve(solver=cp.CLARABEL, max_iter=500, **dict.fromkeys(names, tolerance))
+            except cp.error.SolverError:
+                continue
+            yield np.asarray(variable.value)
+            if problem.status == "optimal":
+                return
+
+
+def three_passes(groups: Sequence[SlowGroup], setting: Setting) -> float:
+    """The lambdas that say most at a guess; those that say most at their minimum; and again. The best value."""
+    rounds = heard(groups)
+    if not rounds:
+        return 0.0
+    ridge = sum(group.gram for group in rounds) + np.eye(rounds[0].dim) / setting.noise**2
+    guess = np.linalg.solve(ridge, sum(group.moment for group in rounds))
+    guess = guess * min(1.0, setting.parameter_bound / float(np.linalg.norm(guess)))
+    value = 0.0
+    for _ in range(3):
+        cones = [setting.cone(group, *setting.best(group, guess)) for group in rounds]
+        found, guess = cheapest(cones, setting.parameter_bound)
+        value = max(value, found)
+    return value
+
+
+# ------------------------------------------------------------------------------------ problems
+
+
+def random_groups(
+    rng: np.random.Generator, *, dim: int, number: int, condition: float, bound: float, noise: float, lies: str
+) -> list[SlowGroup]:
+    """Groups of none to 200 rounds of one world; what is not `clean` has flips in every third group, or huge lies."""
+    mu = rng.normal(size=dim)
+    mu *= bound * rng.uniform(0.3, 1.0) / np.linalg.norm(mu)
+    basis = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    spread = np.sqrt(np.geomspace(1.0, 1 / condition, dim))
+    groups = []
+    for g in range(number):
+        count = int(rng.choice([0, 1, 3, 16, 64, 200]))
+        actions = rng.normal(size=(count, dim))
+        actions = actions / np.maximum(np.linalg.norm(actions, axis=1, keepdims=True), 1.0) * spread @ basis
+        scales = noise * rng.uniform(0.5, 2.0, count)
+        rewards = actions @ mu + scales * rng.normal(size=count)
+        if lies != "clean" and g % 3 == 0:
+            rewards = rewards - 2 * actions @ mu
+        if lies == "huge":
+            rewards = rewards + 1e4 * bound * rng.normal(size=count) * (rng.random(count) < 0.1)
+        groups.append(SlowGroup(actions, rewards, scales, float(rng.choice([16.0, 64.0, 256.0])), rank(g)))
+    return groups
+
+
+# ------------------------------------------------------------------------------------ blocks
+
+
+def tiles(rounds: int, block: int = 16, shortest: int | None = None) -> list[tuple[int, int]]:
+    """First round and length of the blocks that there are after so many rounds, none of them below `shortest`.
+
+    From the whole down: a dyadic window is a block once it lies, by twice its length, behind the beginning of the
+    stream and before the round at which the last block was opened; else its halves are looked at.
+    """
+    shortest = block if shortest is None else shortest
+    opened = (rounds - 1) // block * block
+
+    def cut(start: int, length: int) -> Iterator[tuple[int, int]]:
+        if start >= rounds:
+            return
+        if length <= shortest or 2 * length <= min(start, opened - start - length):
+            yield start, length
+        else:
+            yield from cut(start, length // 2)
+            yield from cut(start + length // 2, length // 2)
+
+    whole = block
+    while whole < max(rounds, shortest):
+        whole *= 2
+    return list(cut(0, whole))
+
+
+def share(start: int, length: int, block: int = 16) -> float:
+    """What part of delta a dyadic block may use: 1/((j+1)(j+2)) for its length, 1/((i+1)(i+2)) for its place."""
+    return rank(int(math.log2(length // block))) * rank(start // length)
+
+
+@dataclass
+class SlowMonitor:
+    """One stream, kept whole."""
+
+    dim: int
+    noise: float
+    sources: int = 0
+    block: int = 16
+    reward_range: tuple[float, float] = (-math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        self.rounds: list[tuple[Array, float, float, Any]] = []  # action, reward within the range, sigma, source
+        self.certain, self.beyond = 0.0, 0
+
+    def observe(self, action: Array, reward: float, sigma: float | None = None, source: Any = None) -> None:
+        """A round; without a reward if that is NaN."""
+        lowest, highest = self.reward_range
+        inside = reward if math.isnan(reward) else min(max(reward, lowest), highest)
+        if inside != reward and not math.isnan(reward):
+            self.certain += abs(reward - inside)
+            self.beyond += 1
+        self.rounds.append((action, inside, self.noise if sigma is None else sigma, source))
+
+    def group(self, numbers: Sequence[int], length: float, share: float) -> SlowGroup:
+        """The group of the rounds with these numbers that had rewards."""
+        rounds = [self.rounds[t] for t in numbers if not math.isnan(self.rounds[t][1])]
+        actions = np.array([action for action, *_ in rounds]).reshape(len(rounds), self.dim)
+        rewards, scales = np.array([r for _, r, *_ in rounds]), np.array([s for *_, s, _ in rounds])
+        return SlowGroup(actions, rewards, scales, length, share)
+
+    def partitions(self) -> Iterator[tuple[list[int], list[SlowGroup]]]:
+        """For every shortest length below the number of rounds: where the blocks begin, and they."""
+        now, shortest = len(self.rounds), self.block
+        while shortest < now:
+            blocks = tiles(now, self.block, shortest)
+            yield (
+                [start for start, _ in blocks],
+                [
+                    self.group(
+                        range(start, min(start + length, now)),
+                        length,
+                        (0.5 if self.sources else 1.0) * share(start, length, self.block),
+                    )
+                    for start, length in blocks
+                ],
+            )
+            shortest *= 2
+
+    def by_source(self) -> list[SlowGroup]:
+        """The first sources to appear, and all others together."""
+        labels: list[Any] = []
+        for *_, source in self.rounds:
+            if source not in labels:
+                labels.append(source)
+        own = [[label] for label in labels[: self.sources]]
+        if labels[self.sources :]:
+            own.append(labels[self.sources :])
+        return [
+            self.group([t for t, (*_, source) in enumerate(self.rounds) if source in those], 1024.0, 0.5 * rank(i))
+            for i, those in enumerate(own)
+        ]
