@@ -366,7 +366,8 @@ def test_everything_holds_or_is_vacuous() -> None:
     bounds = {checks.KNOWN_BOUND, checks.MULTI_BOUND, checks.GAP_BOUND}
     assert {row.verdict for row in sound().rows} == {"holds", "vacuous"}
     assert {claim for claim, row in pooled.items() if row.verdict == "vacuous"} == bounds
-    assert len(pooled) == 12 and sum(row.breaches for row in pooled.values()) == 0
+    assert "alarm in" in sound().power and pooled[checks.PROVED].checked > 0
+    assert len(pooled) == 13 and sum(row.breaches for row in pooled.values()) == 0
     batch = 18 * SMALL["trials"]
     assert pooled[checks.LOW].checked + pooled[checks.HIGH].checked == batch * SMALL["rounds"]
     assert (pooled[checks.EVENT].checked, pooled[checks.OFUL_RADIUS].checked) == (batch, 2 * SMALL["trials"])

@@ -101,7 +101,7 @@ class Verdicts(NamedTuple):
 
     settings: Mapping[str, Any]
     rows: Sequence[Row]
-    power: str
+    power: str = ""
     """What the monitor made of the attacks, in words."""
 
     def pooled(self) -> list[Row]:
