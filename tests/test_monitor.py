@@ -562,8 +562,8 @@ def test_certificates_in_words() -> None:
     kind |= {"altered": 1_234, "delta": 0.001}
     found = Certificate(lower_bound=56.78, **kind)
     assert found.sentence == (
-        "With 99.9 % confidence the feedback was corrupted: "
-        "at least 1,234 of 12,345 rewards altered, by 56.8 or more in all."
+        "With 99.9 % confidence the feedback was corrupted, by 56.8 or more in all over 12,345 rewards, "
+        "of which at least 1,234 were altered."
     )
     sources = (Group("x", 40.0, 1.0), Group("y", 1.0, 1.0), Group("z", 0.1, 1.0), Group("w", 0.1, 1.0))
     told = Certificate(lower_bound=56.78, **kind | {"sources": sources, "since": 2_000}).sentence
@@ -722,12 +722,13 @@ def test_a_monitor_goes_on_from_its_state(make: Callable[[], CorruptionMonitor])
 
 
 def test_what_was_proved_before_stays_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    for monitor in (full(), batch_of_two()):
-        state, before = through_json(monitor.state()), monitor.lower_bounds()
-        with monkeypatch.context() as patched:
-            patched.setattr(module, "lower_bound", nothing)
-            assert CorruptionMonitor.from_state(state).lower_bounds() == pytest.approx(before, rel=1e-7)
-            assert same(CorruptionMonitor.from_state(state).certificate(), monitor.certificate()) and before.max() > 1
+    monitors = full(), batch_of_two(), watching(flips(300, 64, 128))
+    monitors[2].lower_bounds()
+    monkeypatch.setattr(module, "lower_bound", nothing)
+    for monitor in monitors:
+        again = CorruptionMonitor.from_state(through_json(monitor.state()))
+        assert same(again.certificate(), monitor.certificate()) and again.lower_bounds().max() > 1
+    assert monitors[2].certificate().since is not None
 
 
 def test_a_state_is_a_copy() -> None:

@@ -46,8 +46,9 @@ class Certificate:
         sure = f"{100.0 * (1.0 - self.delta):.4g} %"
         if self.lower_bound <= 0.0:
             return f"No corruption is proved in {self.rounds:,} rounds, at {sure} confidence; it may still be there."
-        what = f"at least {self.altered:,} of {self.rounds:,} rewards altered, by {self.lower_bound:.3g} or more in all"
-        text = f"With {sure} confidence the feedback was corrupted: {what}."
+        amount = f"by {self.lower_bound:.3g} or more in all over {self.rounds:,} rewards"
+        text = f"With {sure} confidence the feedback was corrupted, {amount}"
+        text += f", of which at least {self.altered:,} were altered." if self.altered > 1 else "."
         blamed = [f"source {group.name}" for group in self.sources[:3] if group.placed > TRACE * self.lower_bound]
         if self.since is not None:
             blamed.append(f"rounds from {self.since:,} on")
