@@ -712,23 +712,24 @@ def test_a_monitor_goes_on_from_its_state(make: Callable[[], CorruptionMonitor])
     assert same(again.state(), state)
     assert same(monitor.certificate(), again.certificate())
     rng, shape = np.random.default_rng(5), (monitor._batch, monitor.dim) if monitor.trials else (monitor.dim,)
-    for t in range(120):
+    for t in range(60):
         action, reward = rng.normal(size=shape), rng.normal(size=shape[:-1])
         for one in (monitor, again):
             one.observe(action, reward, source="new" if monitor.sources else None)
-            if t % 50 == 0:
+            if t == 20:
                 one.certificate()
     assert same(monitor.state(), again.state()) and same(monitor.certificate(), again.certificate())
 
 
 def test_what_was_proved_before_stays_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monitors = full(), batch_of_two(), watching(flips(300, 64, 128))
-    monitors[2].lower_bounds()
+    before = [monitor.lower_bounds() for monitor in monitors]
     monkeypatch.setattr(module, "lower_bound", nothing)
-    for monitor in monitors:
+    for monitor, bounds in zip(monitors, before, strict=True):
         again = CorruptionMonitor.from_state(through_json(monitor.state()))
-        assert same(again.certificate(), monitor.certificate()) and again.lower_bounds().max() > 1
-    assert monitors[2].certificate().since is not None
+        assert same(again.lower_bounds(), bounds) and same(monitor.lower_bounds(), bounds) and bounds.max() > 1
+        assert same(again.certificate(), monitor.certificate())
+    assert monitors[0].certificate().sources and monitors[2].certificate().since is not None
 
 
 def test_a_state_is_a_copy() -> None:
@@ -1035,7 +1036,7 @@ def check_level(trials: int, rounds: int, kind: str, adaptive: bool) -> None:
     assert len(bounds) >= 11 and at_least((bounds > 0).any(axis=0)) <= 0.1
 
 
-@pytest.mark.parametrize(("kind", "adaptive"), WORLDS)
+@pytest.mark.parametrize(("kind", "adaptive"), WORLDS[0::3] + WORLDS[5:])
 def test_clean_streams_are_seldom_accused(kind: str, adaptive: bool) -> None:
     check_level(400, 160, kind, adaptive)
 

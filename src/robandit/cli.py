@@ -21,9 +21,11 @@ import robandit
 from robandit.catalogue import CATALOGUE, ConfigError, describe, find
 from robandit.experiments.commands import add_commands, add_engine_options, engine_of, save_figure
 from robandit.plan import SET_BY_THE_RUN, Run
+from robandit.service import command as service
 
 _NEEDED: dict[str | None, tuple[str, ...]] = {
     "lab": ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm"),
+    "serve": ("apsw", "msgspec", "starlette", "uvicorn"),
     None: (),
 }
 """The modules that commands need beyond NumPy, by the extra that brings them."""
@@ -123,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _audit_options(audit)
     add_commands(commands)
+    service.add_commands(commands)
     return parser
 
 

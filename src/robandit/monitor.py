@@ -116,6 +116,11 @@ class CorruptionMonitor:
             raise AttributeError(f"{name} is fixed once a monitor is made: its proof rests on it")
         object.__setattr__(self, name, value)
 
+    @property
+    def rounds(self) -> int:
+        """How many it has observed."""
+        return self._round
+
     # Watching.
 
     def observe(

@@ -164,6 +164,11 @@ class Policy(ABC):
         """How many rewards it has learnt from; in a batch (B,)."""
         return int(self._updates[0]) if self._single else self._updates.copy()
 
+    @property
+    def rounds(self) -> int:
+        """The number of the last round that was decided."""
+        return self._round
+
     # What a policy defines.
 
     def _start(self) -> None:
@@ -269,6 +274,10 @@ class Policy(ABC):
         )
         self._fold(action, rewards, spread, self._read_level(decision.level), keep)
         self._round = max(self._round, round_)
+
+    def skip_to(self, number: int) -> None:
+        """Go on after this round: it was decided elsewhere, or before a restart. Its draws are not made again."""
+        self._round = max(self._round, read_round(number))
 
     def warm_start(
         self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, level: ArrayLike | None = None

@@ -1,0 +1,163 @@
+"""The service's HTTP side: routes, limits, and answers that say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from robandit.service.events import encode
+from robandit.service.hub import Hub, Refused
+from robandit.service.keys import Keys
+from robandit.service.openapi import openapi
+from robandit.service.types import Choice, Feedback, Name, Outcomes, Problem, Settings
+
+log = logging.getLogger("robandit.service")
+
+LARGEST_BODY = 4 << 20
+"""Bytes of a request."""
+_ENCODE = msgspec.json.Encoder()
+
+
+class Service:
+    """A hub behind HTTP."""
+
+    def __init__(self, hub: Hub, keys: Keys, *, stop: Callable[[], None] = lambda: None) -> None:
+        self.hub, self._keys, self._stop = hub, keys, stop
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        routes = [
+            Route("/v1/bandits", self._guard("admin", self._list), methods=["GET"]),
+            Route("/v1/bandits/{name}", self._guard("admin", self._create), methods=["PUT"]),
+            Route("/v1/bandits/{name}", self._guard("admin", self._status), methods=["GET"]),
+            Route("/v1/bandits/{name}/decisions", self._guard("decide", self._decide), methods=["POST"]),
+            Route("/v1/bandits/{name}/rewards", self._guard("reward", self._reward), methods=["POST"]),
+            Route("/v1/bandits/{name}/log", self._guard("admin", self._log), methods=["GET"]),
+            Route("/metrics", self._guard("admin", self._metrics), methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
+            Route("/health", self._health, methods=["GET"]),
+            Route("/ready", self._health, methods=["GET"]),
+        ]
+        return Starlette(routes=routes, lifespan=self._life)
+
+    @asynccontextmanager
+    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+        work = asyncio.create_task(self.hub.work())
+        work.add_done_callback(lambda task: self._stop())
+        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look)]
+        try:
+            yield
+        finally:
+            for task in (*ticks, work):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            self.hub.stop()
+
+    async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do it once a second."""
+        while True:
+            await asyncio.sleep(1.0)
+            with suppress(Refused):
+                await do()
+
+    def _guard(self, role: str, handle: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """Let in who may, answer what goes wrong, and tell nobody why it went wrong inside."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                self._let_in(request, role)
+                return await handle(request)
+            except Refused as error:
+                return _problem(error.status, str(error))
+            except msgspec.ValidationError as error:
+                return _problem(422, str(error))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                return _problem(400, f"this is not JSON in UTF-8: {error}")
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except Exception:
+                log.exception("a request to %s failed", request.url.path)
+                return _problem(500, "something went wrong here; it is in the service's log")
+
+        return guarded
+
+    def _let_in(self, request: Request, role: str) -> None:
+        if not self._keys:
+            return
+        key = self._keys.find(request.headers)
+        if key is None:
+            raise Refused(401, "this needs a key: send the header `Authorization: Bearer KEY`")
+        if key.role not in (role, "admin"):
+            raise Refused(403, f"this needs a key for {role!r}, and yours is for {key.role!r}")
+        if not self._keys.within_rate(key.name):
+            raise Refused(429, "too many requests with this key; slow down")
+
+    # What is asked.
+
+    async def _create(self, request: Request) -> Response:
+        name = msgspec.convert(request.path_params["name"], Name)
+        settings = msgspec.json.decode(await _body(request), type=Settings)
+        new = await self.hub.create(name, settings, None)
+        return _answer(self.hub.status(name), 201 if new else 200)
+
+    async def _decide(self, request: Request) -> Response:
+        choice = _CHOICE.decode(await _body(request))
+        return _answer(await self.hub.decide(request.path_params["name"], choice))
+
+    async def _reward(self, request: Request) -> Response:
+        given = _FEEDBACK.decode(await _body(request))
+        items = given if isinstance(given, list) else [given]
+        return _answer(Outcomes(results=await self.hub.reward(request.path_params["name"], items)))
+
+    async def _status(self, request: Request) -> Response:
+        return _answer(self.hub.status(request.path_params["name"]))
+
+    async def _list(self, request: Request) -> Response:
+        return _answer(sorted(self.hub.wards))
+
+    async def _log(self, request: Request) -> Response:
+        events = self.hub.events(request.path_params["name"])
+        return StreamingResponse((encode(event) + b"\n" for event in events), media_type="application/x-ndjson")
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def _openapi(self, request: Request) -> Response:
+        return _answer(openapi())
+
+    async def _health(self, request: Request) -> Response:
+        if self.hub.broken is not None:
+            return _problem(503, "the service can't write and is stopping")
+        return _answer({"status": "ok"})
+
+
+_CHOICE = msgspec.json.Decoder(Choice)
+_FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
+
+
+async def _body(request: Request) -> bytes:
+    """The body, unless it is too large; no more of it is read than that."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_BODY:
+            raise Refused(413, f"a request may have up to {LARGEST_BODY:,} bytes")
+    return bytes(body)
+
+
+def _answer(value: Any, status: int = 200) -> Response:
+    return Response(_ENCODE.encode(value), status_code=status, media_type="application/json")
+
+
+def _problem(status: int, message: str) -> Response:
+    return _answer(Problem(error=message), status)

@@ -1,0 +1,95 @@
+"""`robandit serve` and `robandit key`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from robandit.catalogue import ConfigError
+
+_SERVE = """\
+Serve decisions over HTTP: which of these should I show, and what came of it. Every decision and every reward is on the
+disk before it is answered, and counts once.
+
+  curl -X PUT  localhost:8000/v1/bandits/shop -d '{"dim": 2}'
+  curl -X POST localhost:8000/v1/bandits/shop/decisions \\
+       -d '{"actions": [{"id": "a", "features": [1, 0]}, {"id": "b", "features": [0, 1]}]}'
+  curl -X POST localhost:8000/v1/bandits/shop/rewards -d '{"decision_id": "…", "reward": 1}'
+
+Without keys it listens on this machine alone. See docs/service.md."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to a parser's subcommands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    serve = commands.add_parser("serve", help="serve decisions over HTTP", description=_SERVE, formatter_class=raw)
+    serve.add_argument("--store", type=Path, default=Path("robandit.db"), help="the file (default %(default)s)")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
+    serve.add_argument("--port", type=int, default=8000, help="(default %(default)s; 0 for any that is free)")
+    serve.add_argument("--keys", type=Path, metavar="FILE", help="who may do what; see `robandit key`")
+    serve.add_argument(
+        "--rate", type=float, default=20_000.0, help="requests a second with one key (default %(default)g)"
+    )
+    serve.set_defaults(call=_serve, extra="serve")
+    key = commands.add_parser("key", help="make an API key", description=_key.__doc__)
+    key.add_argument("name", help="whose it is")
+    key.add_argument("role", choices=("decide", "reward", "admin"), help="what it may do; an admin may do everything")
+    key.add_argument("--keys", type=Path, default=Path("keys.json"), metavar="FILE", help="(default %(default)s)")
+    key.set_defaults(call=_key, extra=None)
+
+
+def _key(options: argparse.Namespace) -> None:
+    """Make an API key, show it once, and add its hash to the file of keys that `robandit serve --keys` reads."""
+    from robandit.service.keys import new_key
+
+    entries = json.loads(options.keys.read_text(encoding="utf-8")) if options.keys.exists() else []
+    if any(entry["name"] == options.name for entry in entries):
+        raise ConfigError(f"{options.keys} has a key named {options.name!r} already; choose another name")
+    secret, entry = new_key(options.name, options.role)
+    options.keys.write_text(json.dumps([*entries, entry], indent=1) + "\n", encoding="utf-8")
+    options.keys.chmod(0o600)
+    print(secret)
+    print(f"This is the only time that it is shown; {options.keys} holds its hash.", file=sys.stderr)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    import uvicorn
+
+    from robandit.service.app import Service
+    from robandit.service.hub import Hub
+    from robandit.service.keys import Keys
+    from robandit.service.store import Store, StoreError
+
+    keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
+    if not keys and not _is_loopback(options.host):
+        raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
+    logging.basicConfig(
+        level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "text": "%(message)s"}'
+    )
+    try:
+        hub = Hub(Store(options.store))
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    server = uvicorn.Server(
+        uvicorn.Config("", host=options.host, port=options.port, log_config=None, access_log=False, lifespan="on")
+    )
+
+    def stop() -> None:
+        server.should_exit = True
+
+    server.config.app = Service(hub, keys, stop=stop).app()
+    server.run()
+    if hub.broken is not None:
+        raise OSError(f"stopped, since it can't write: {hub.broken}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,134 @@
+"""What clients send and are answered. The same types check requests and make the OpenAPI document."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from robandit.policies import POLICIES
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits, . _ -")]
+Id = Annotated[str, Meta(min_length=1, max_length=128)]
+Label = Annotated[str, Meta(max_length=128)]
+Positive = Annotated[float, Meta(gt=0, le=1e9)]
+Share = Annotated[float, Meta(gt=0, lt=1)]
+Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bandit: how it decides, what it assumes, and how long it waits for rewards."""
+
+    dim: Annotated[int, Meta(ge=1, le=1000, description="features of an action")]
+    policy: Annotated[str, Meta(description="one of `robandit policies`")] = "sceptic"
+    horizon: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
+    noise_range: Annotated[
+        float, Meta(gt=0, le=1e9, description="R: rewards differ from their mean by at most this")
+    ] = 1.0
+    action_bound: Positive = 1.0
+    parameter_bound: Positive = 1.0
+    mean_bound: Positive = 1.0
+    delta: Share = 0.05
+    radius_scale: Positive | None = None
+    exploration: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    corruption: Annotated[float, Meta(ge=0, le=1e9, description="C, for policies that are told it")] | None = None
+    noise: (
+        Annotated[float, Meta(gt=0, le=1e9, description="the noise's sub-Gaussian scale, for the monitor")] | None
+    ) = None
+    sources: Annotated[int, Meta(ge=0, le=10_000, description="sources that the monitor tells apart")] = 0
+    reward_window: Annotated[float, Meta(gt=0, le=1e9, description="seconds that a reward may take")] = 86_400.0
+    default_reward: Annotated[Reward, Meta(description="where none came; left out: none")] | None = None
+
+    def for_policy(self) -> dict[str, Any]:
+        """The settings that its policy has."""
+        known = {item.name for item in fields(POLICIES[self.policy])}
+        told = {item: getattr(self, item) for item in self.__struct_fields__}
+        return {k: v for k, v in told.items() if k in known and (v is not None or k == "corruption")}
+
+    def for_monitor(self) -> dict[str, Any]:
+        """Those that its monitor has."""
+        reach = self.mean_bound + self.noise_range
+        return {
+            "dim": self.dim,
+            "noise": self.noise_range if self.noise is None else self.noise,
+            "parameter_bound": self.parameter_bound,
+            "delta": self.delta,
+            "reward_range": (-reach, reach),
+            "sources": self.sources,
+        }
+
+
+class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that could be shown."""
+
+    id: Id
+    features: Annotated[list[float], Meta(min_length=1, max_length=1000)]
+    sigma: Annotated[float, Meta(gt=0, le=1e9, description="the standard deviation of its reward")] | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which of these should I show?"""
+
+    actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
+    decision_id: Annotated[Id, Meta(description="yours, so that a retry is the same decision")] | None = None
+    source: Annotated[Label, Meta(description="where the traffic comes from")] | None = None
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """This one."""
+
+    decision_id: str
+    action_id: str
+    index: int
+    propensity: float
+    round: int
+
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What came of a decision."""
+
+    decision_id: Id
+    reward: Reward
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a reward: accepted, duplicate (the same again), conflict (another before), expired or unknown."""
+
+    decision_id: str
+    status: str
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    results: list[Outcome]
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """What the monitor has proved."""
+
+    lower_bound: float
+    sentence: str
+    alarm: int | None
+    since: int | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How a bandit is doing."""
+
+    name: str
+    settings: Settings
+    rounds: int
+    pending: int
+    rewards: int
+    defaults: int
+    lost: int
+    estimate: list[float]
+    recent: list[tuple[int, float]]
+    certificate: Alarm
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why not."""
+
+    error: str
