@@ -54,7 +54,7 @@ def test_the_monitor_sees_what_the_policy_saw() -> None:
 def test_a_monitor_does_not_depend_on_the_batch() -> None:
     """Trials of two environments with different noise prove the same, bit for bit, alone and together."""
     loud = environments.PerActionNoise(dim=4, actions=6)
-    run = partial(simulate, policy=robandit.OFUL, rounds=200, seed=5, monitor=True)
+    run = partial(simulate, policy=robandit.OFUL, rounds=120, seed=5, monitor=True)
     together = run(scenarios=[Scenario(FRESH, FLIPS, range(3)), Scenario(loud, FLIPS, range(2))])
     alone = [run(scenarios=[Scenario(FRESH, FLIPS, [i])]) for i in range(3)]
     alone += [run(scenarios=[Scenario(loud, FLIPS, [i])]) for i in range(2)]
@@ -131,9 +131,9 @@ def test_the_study_covers_the_zoo() -> None:
 
 def test_the_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A small one, from the command line; its tables and its picture."""
-    for name, value in {"POWER_ROUNDS": 40, "NOISY_ROUNDS": 40, "BUDGETS": (3.0, 10.0), "FLIPS": (5, 15)}.items():
+    for name, value in {"POWER_ROUNDS": 30, "NOISY_ROUNDS": 30, "BUDGETS": (3.0, 10.0), "FLIPS": (5, 15)}.items():
         monkeypatch.setattr(alarm, name, value)
-    assert main(["alarm", "--trials", "2", "--rounds", "40", "--workers", "1", "--out", str(tmp_path / "a")]) == 0
+    assert main(["alarm", "--trials", "1", "--rounds", "30", "--workers", "1", "--out", str(tmp_path / "a")]) == 0
     text = (tmp_path / "a" / "alarm.md").read_text(encoding="utf-8")
     assert text.strip() in capsys.readouterr().out
     for name in alarm.INNOCENT:
