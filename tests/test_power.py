@@ -14,7 +14,8 @@ import pytest
 
 from power import FailOn, Op, Shim, Watch, disk_after, disks_after, put
 from robandit.service.events import Decided, Event, Rewarded
-from robandit.service.store import Entry, Store, StoreError
+from robandit.service.sqlite import SQLiteStore
+from robandit.service.store import Bandit, Entry, Snapshot, StoreError, events
 
 FILE = "log.db"
 CHECKPOINT = 12
@@ -73,11 +74,11 @@ def entries(group: Sequence[Event], after: int) -> list[Entry]:
 
 
 @contextlib.contextmanager
-def opened(path: Path, name: str, watch: Watch, synchronous: str = "FULL") -> Iterator[Store]:
+def opened(path: Path, name: str, watch: Watch, synchronous: str = "FULL") -> Iterator[SQLiteStore]:
     """A store on a watched disk."""
     shim = Shim(name, watch)
     try:
-        store = Store(path, vfs=name, synchronous=synchronous)
+        store = SQLiteStore(path, vfs=name, synchronous=synchronous)
         store._db.wal_autocheckpoint(CHECKPOINT)
         try:
             yield store
@@ -92,14 +93,16 @@ def record(folder: Path, synchronous: str, commits: int = 200) -> History:
     """Write a log, and close it: some of the cuts are to fall into the end."""
     history = History([], [], [])
     with opened(folder / FILE, f"record-{synchronous}", history.ops.append, synchronous) as store:
-        write(store, history, commits, Store.append)
+        write(store, history, commits, SQLiteStore.write)
     return history
 
 
-def write(store: Store, history: History, commits: int, append: Callable[[Store, list[Entry]], None]) -> None:
+def write(
+    store: SQLiteStore, history: History, commits: int, append: Callable[[SQLiteStore, list[Entry]], None]
+) -> None:
     """A bandit and its events."""
     rng = random.Random(7)
-    store.create("shop", b"{}", 1, 0.0)
+    store.write([Bandit(1, "shop", b"{}", 1, 0.0)])
     history.acknowledged.append((len(history.ops), 0))
     for group in groups(rng, commits):
         append(store, entries(group, len(history.events)))
@@ -107,30 +110,30 @@ def write(store: Store, history: History, commits: int, append: Callable[[Store,
         history.acknowledged.append((len(history.ops), len(history.events)))
         if rng.random() < 0.05:
             with contextlib.suppress(StoreError):  # a service can do without
-                store.save_snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))
+                store.write([], [Snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))])
 
 
-def insist(store: Store, new: list[Entry]) -> None:
+def insist(store: SQLiteStore, new: list[Entry]) -> None:
     """Append, and once more if that fails; unless the events are there, for then a checkpoint failed after them."""
     try:
-        store.append(new)
+        store.write(new)
     except StoreError:
-        there = list(store.events(1, after=new[0].place - 1))
+        there = list(events(store, 1, after=new[0].place - 1))
         assert there in ([], [entry.event for entry in new])
         if not there:
-            store.append(new)
+            store.write(new)
 
 
 def read(folder: Path) -> list[Event] | None:
     """What a restart finds, which must be sound and take more; None where it does not find the bandit."""
-    store = Store(folder / FILE, synchronous="OFF")  # only for speed: no power is cut here
+    store = SQLiteStore(folder / FILE, synchronous="OFF")  # only for speed: no power is cut here
     try:
         assert store._db.pragma("integrity_check") == "ok"
-        found = list(store.events(1))
+        found = list(events(store, 1))
         places = store._db.execute("SELECT place FROM events ORDER BY place")
         assert [place for (place,) in places] == [*range(1, len(found) + 1)]
-        assert (store.snapshot(1) or (0, b""))[0] <= len(found)
-        store.append(entries([_decided(random.Random(1), 0)], len(found)))
+        assert (store.snapshot(1) or Snapshot(1, 0, b"")).place <= len(found)
+        store.write(entries([_decided(random.Random(1), 0)], len(found)))
         return found if store.bandits() else None
     finally:
         store.close()
@@ -205,10 +208,10 @@ def append_until_it_fails(folder: Path, name: str, watch: FailOn) -> tuple[list[
     """The events acknowledged, and those in doubt: of the append that raised. The files as a kill would leave them."""
     sure: list[Event] = []
     with opened(folder / FILE, name, watch) as store:
-        store.create("shop", b"{}", 1, 0.0)
+        store.write([Bandit(1, "shop", b"{}", 1, 0.0)])
         for group in groups(random.Random(3), 60):
             try:
-                store.append(entries(group, len(sure)))
+                store.write(entries(group, len(sure)))
             except StoreError:
                 shutil.copytree(folder, folder / "killed", ignore=shutil.ignore_patterns("killed"))
                 return sure, group

@@ -28,7 +28,8 @@ from robandit.service.events import Closed, Decided, Event, Proved, Rewarded, de
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
-from robandit.service.store import Entry, Store, StoreError
+from robandit.service.sqlite import SQLiteStore
+from robandit.service.store import Bandit, Entry, Snapshot, StoreError, events
 from robandit.service.types import Action, Choice, Feedback, Settings
 
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
@@ -104,10 +105,14 @@ def menu(rng: np.random.Generator, number: int = 4, dim: int = 3) -> list[dict[s
     return [{"id": f"a{i}", "features": (rng.uniform(-1, 1, dim) / dim**0.5).tolist()} for i in range(number)]
 
 
+def log_of(hub: Hub, name: str) -> Iterator[Event]:
+    return events(hub._store, hub.wards[name].entry.number)
+
+
 def check_fold(path: Path) -> dict[str, list[Event]]:
     """Every state is the fold of its log, from nothing as from a snapshot; gives the logs."""
-    hub = Hub(Store(path))
-    logs = {name: list(hub.events(name)) for name in hub.wards}
+    hub = Hub(SQLiteStore(path))
+    logs = {name: list(log_of(hub, name)) for name in hub.wards}
     for name, ward in hub.wards.items():
         learner = Learner(ward.settings, ward.entry.seed)
         for event in logs[name]:
@@ -150,6 +155,12 @@ def test_a_day_in_the_shop(server: Server, tmp_path: Path) -> None:
     check_fold(tmp_path / "log.db")
 
 
+def everything(server: Server) -> Any:
+    """All that can be seen of a service, but for the time."""
+    seen = server.ask("GET", "/v1/bandits/shop")[1]
+    return seen | {"now": 0}, server.ask("GET", "/v1/bandits/shop/log"), server.ask("GET", "/v1/bandits")
+
+
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/bandits/shop/decisions", b"{", 400, "not JSON"),
     ("POST", "/v1/bandits/shop/decisions", b"\xff\xfe{}", 400, "not JSON"),
@@ -176,7 +187,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/bandits/shop/rewards", {"decision_id": "first", "reward": 0.1, "sigma": 0.1}, 422, "sigma"),
     ("PUT", "/v1/bandits/other", {"dim": 0}, 422, "dim"),
     ("PUT", "/v1/bandits/other", {"dim": 2, "policy": "magic"}, 422, "magic"),
-    ("PUT", "/v1/bandits/other", {"dim": 2, "seed": 1}, 422, "seed"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "seed": -1}, 422, "seed"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "sead": 1}, 422, "sead"),
     ("PUT", "/v1/bandits/sp%20ace", {"dim": 2}, 422, ""),
     ("GET", "/v1/bandits/nobody", None, 404, "nobody"),
     ("GET", "/v1/nothing", None, 404, ""),
@@ -188,23 +200,14 @@ def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
     assert server.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
     offer = {"actions": [{"id": "a", "features": [0.1, 0.2, 0.3]}], "decision_id": "first"}
     assert server.ask("POST", "/v1/bandits/shop/decisions", offer)[0] == 200
-    before = (
-        server.ask("GET", "/v1/bandits/shop/log"),
-        server.ask("GET", "/v1/bandits/shop"),
-        server.ask("GET", "/v1/bandits"),
-    )
+    before = everything(server)
     for method, path, body, status, word in BAD:
         found, answer = server.ask(method, path, body)
         assert found == status and word in str(answer), (path, body, found, answer)
         assert "Traceback" not in str(answer)
     many = {"actions": [{"id": str(i), "features": [0, 0, 0]} for i in range(20_000)]}
     assert server.ask("POST", "/v1/bandits/shop/decisions", many)[0] == 422
-    after = (
-        server.ask("GET", "/v1/bandits/shop/log"),
-        server.ask("GET", "/v1/bandits/shop"),
-        server.ask("GET", "/v1/bandits"),
-    )
-    assert after == before
+    assert everything(server) == before
     assert server.stop()
     check_fold(tmp_path / "log.db")
 
@@ -369,7 +372,7 @@ def offer(name: str, dim: int = 3) -> Choice:
 def test_windows_close(tmp_path: Path, default: float | None) -> None:
     """By the service's clock, which never goes back; the default is applied once, and late rewards are refused."""
     now = [1000.0]
-    hub = Hub(Store(tmp_path / "log.db"), clock=lambda: now[0])
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
     settings = Settings(dim=3, noise_range=0.5, reward_window=60.0, default_reward=default)
 
     async def later(seconds: float) -> None:
@@ -388,7 +391,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
         lambda: hub.reward("shop", [Feedback(decision_id="one", reward=0.2)]),
     )
     assert [one.status for one in found[5]] == ["accepted"] and [one.status for one in found[8]] == ["expired"]
-    log = list(hub.events("shop"))
+    log = list(log_of(hub, "shop"))
     assert [type(event) for event in log] == [Decided, Decided, Rewarded, Closed]
     assert [event.at for event in log] == sorted(event.at for event in log)
     learner = hub.wards["shop"].learner
@@ -399,7 +402,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
 
 
 def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
-    hub = Hub(Store(tmp_path / "log.db"))
+    hub = Hub(SQLiteStore(tmp_path / "log.db"))
     names = [f"d{i}" for i in range(6)]
     calls: list[Callable[[], Any]] = [lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7)]
     calls += [lambda name=name: hub.decide("shop", offer(name)) for name in names]  # type: ignore[misc]
@@ -408,7 +411,7 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
     working(hub, *calls)
     learner = hub.wards["shop"].learner
     assert learner.monitor.rounds == 3  # d3 is still open
-    expected = [event.features for event in hub.events("shop") if isinstance(event, Decided)][:3]
+    expected = [event.features for event in log_of(hub, "shop") if isinstance(event, Decided)][:3]
     gram = learner.monitor.state()["arrays"]["past_gram"][0, 0]
     assert gram == pytest.approx(sum(np.outer(one, one) / 0.25 for one in expected))
     hub.stop()
@@ -417,7 +420,7 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
 
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     """It is found on a copy, written down, and there after a restart; looking changes nothing else."""
-    hub, rng = Hub(Store(tmp_path / "log.db")), np.random.default_rng(5)
+    hub, rng = Hub(SQLiteStore(tmp_path / "log.db")), np.random.default_rng(5)
     settings = Settings(dim=3, noise_range=0.5, noise=0.05)
     calls: list[Callable[[], Any]] = [lambda: hub.create("shop", settings, 7)]
     answers: dict[str, Any] = {}
@@ -425,7 +428,7 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     async def visit(t: int) -> None:
         shown = Choice(actions=[Action(one["id"], one["features"]) for one in menu(rng)], decision_id=f"v{t}")
         answers[f"v{t}"] = await hub.decide("shop", shown)
-        features = np.array(hub.wards["shop"].learner.pending[f"v{t}"].features)
+        features = np.frombuffer(hub.wards["shop"].learner.pending[f"v{t}"].features)
         mean = float(features @ [0.6, 0.3, 0.5]) + rng.normal(0.0, 0.05)
         await hub.reward("shop", [Feedback(decision_id=f"v{t}", reward=-mean if 150 <= t < 200 else mean)])
 
@@ -443,7 +446,7 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     hub.stop()
     log = check_fold(tmp_path / "log.db")["shop"]
     assert isinstance(log[-1], Proved) and log[-1].lower_bound == found.lower_bound
-    again = Hub(Store(tmp_path / "log.db"))
+    again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").certificate == found
     again.stop()
 
@@ -453,7 +456,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
     """And is the fold of its log, from the middle of it as from its beginning."""
     more = {"corruption": 2.0} if policy in ("robust-weighted-oful", "robust-lin-ts") else {}
     settings = Settings(dim=2, policy=policy, noise_range=0.5, horizon=200, **more)
-    hub = Hub(Store(tmp_path / "log.db"))
+    hub = Hub(SQLiteStore(tmp_path / "log.db"))
     calls: list[Callable[[], Any]] = [lambda: hub.create("shop", settings, 7)]
     for i in range(12):
         calls.append(lambda i=i: hub.decide("shop", offer(f"d{i}", 2)))  # type: ignore[misc]
@@ -461,7 +464,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
             calls.append(lambda i=i: hub.reward("shop", [Feedback(decision_id=f"d{i}", reward=0.1 * i)]))  # type: ignore[misc]
     found = working(hub, *calls)
     assert not [one for one in found if isinstance(one, Exception)]
-    hub._store.save_snapshot(1, 0, b"")  # which a crash may have left behind; the next replaces it
+    hub._store.write([], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
     hub.stop()
     log = check_fold(tmp_path / "log.db")["shop"]
     assert len(log) == 20
@@ -469,7 +472,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_it(tmp_path: Path) -> None:
     """What can't be written is not acknowledged, and nothing is after that; what was, is there."""
-    hub = Hub(Store(tmp_path / "log.db"))
+    hub = Hub(SQLiteStore(tmp_path / "log.db"))
     hub._store._db.pragma("max_page_count", 40)
     calls = [lambda i=i: hub.decide("shop", offer(f"d{i}")) for i in range(2000)]  # type: ignore[misc]
     found = working(hub, lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7), *calls)[1:]
@@ -483,27 +486,27 @@ def test_a_full_disk_stops_it(tmp_path: Path) -> None:
 
 
 def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:
-    store = Store(tmp_path / "log.db")
-    store.create("shop", b"{}", 7, 0.0)
+    store = SQLiteStore(tmp_path / "log.db")
+    store.write([Bandit(1, "shop", b"{}", 7, 0.0)])
     one = Decided(id="d", round=1, at=0.0, actions=["a"], index=0, features=[0.1], sigma=0.5, level=0, propensity=1.0)
-    store.append([Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
+    store.write([Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
     for event in (one, Rewarded(id="d", at=1.0, reward=2.0), Closed(id="d", at=1.0)):
         with pytest.raises(StoreError, match="UNIQUE"):
-            store.append([Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
-    assert len(list(store.events(1))) == 2  # all or nothing
+            store.write([Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
+    assert len(list(events(store, 1))) == 2  # all or nothing
     store.close()
 
 
 def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(StoreError, match=r"3\.51\.2 can lose commits"):
-        Store(tmp_path / "log.db")
+        SQLiteStore(tmp_path / "log.db")
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.db").write_text("this is a letter, and not a database " * 100)
     with pytest.raises(StoreError, match="can't open"):
-        Store(tmp_path / "log.db")
+        SQLiteStore(tmp_path / "log.db")
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-300, -0.0, 1 / 3, 2.0**53 + 2, 1.7976931348623157e308])

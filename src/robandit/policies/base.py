@@ -206,9 +206,10 @@ class Policy(ABC):
         """What a decision should tell of the policy's past, as copies."""
         return Diary(self._zeros, self._zeros, self._zeros)
 
-    def _chances(self, actions: Floats) -> Floats:
-        """The probability (B, K) of each action by optimism alone."""
-        maximisers = self._search(actions, self._zeros).optimum.maximisers
+    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
+        """The probability (B, K) of each action by optimism alone. ``search`` is that of the level that was drawn,
+        which saves a policy without levels another."""
+        maximisers = (search or self._search(actions, self._zeros)).optimum.maximisers
         assert maximisers is not None
         return maximisers / maximisers.sum(axis=1, keepdims=True)
 
@@ -243,7 +244,7 @@ class Policy(ABC):
             *self._diary(),
         ]
         if propensity:
-            rest.append(self._propensities(offered)[self._rows, index])
+            rest.append(self._propensities(offered, search)[self._rows, index])
         self._round += 1
         if self._single:
             return Decision(self._round, action[0], *[array.item() for array in rest])
@@ -278,6 +279,10 @@ class Policy(ABC):
     def skip_to(self, number: int) -> None:
         """Go on after this round: it was decided elsewhere, or before a restart. Its draws are not made again."""
         self._round = max(self._round, read_round(number))
+
+    def weight(self, sigma: float) -> float:
+        """What a reward counts whose noise has this standard deviation, before what the policy makes of its action."""
+        return float(self._weights(np.array([sigma]))[0])
 
     def warm_start(
         self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, level: ArrayLike | None = None
@@ -396,10 +401,10 @@ class Policy(ABC):
     def _check_sigma(self, sigma: Floats) -> None:
         """Refuse a σ that the policy can't weigh by."""
 
-    def _propensities(self, offered: Floats | Region) -> Floats:
+    def _propensities(self, offered: Floats | Region, search: Search | None = None) -> Floats:
         if not isinstance(offered, np.ndarray):
             raise ValueError("propensities need a finite decision set")
-        return (1.0 - self.exploration) * self._chances(offered) + self.exploration / offered.shape[1]
+        return (1.0 - self.exploration) * self._chances(offered, search) + self.exploration / offered.shape[1]
 
     def _pick(self, offered: Floats | Region, optimum: Optimum, draws: Floats) -> tuple[NDArray[np.intp], Bools]:
         """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""

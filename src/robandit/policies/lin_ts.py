@@ -36,7 +36,7 @@ class Sampling(OneRadius):
         point = Ellipsoid.from_root(theta, self._ridge.root, np.zeros(self._batch))
         return Search(optimise(actions, point), self._never, self._zeros)
 
-    def _chances(self, actions: Floats) -> Floats:
+    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
         mine, others = self._normal.at(self._round + 1), self._others.at(self._round + 1)
         drawn = np.concatenate([mine[:, None, :], others], axis=1)  # (B, draws, d)
         chances = np.empty(actions.shape[:2])

@@ -83,7 +83,7 @@ class Master(Levelled, Confident):
     def _search(self, actions: Floats | Region, level: Ints) -> Search:
         return Search(optimise(actions, self._ellipsoid(level)), self._never, self._zeros)
 
-    def _chances(self, actions: Floats) -> Floats:
+    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
         odds, chances = self._odds(), np.zeros(actions.shape[:2])
         for base in range(1, self._bases + 1):
             chances += odds[:, base - 1 : base] * shares(actions, self._ellipsoid(np.full(self._batch, base)))

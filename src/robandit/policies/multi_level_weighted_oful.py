@@ -131,7 +131,7 @@ class MultiLevelWeightedOFUL(Weighted, Levelled):
     def _gamma(self, trial: Index, level: Ints) -> Floats:
         return self._gamma_t(self._updates[trial] + 1) + self._gamma_level[np.minimum(level, self.levels)]
 
-    def _chances(self, actions: Floats) -> Floats:
+    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
         chances = np.zeros(actions.shape[:2])
         for level, probability in enumerate(self.level_probabilities(), start=1):
             found = self._cascade(actions, self._rows, np.full(self._batch, level)).optimum.maximisers

@@ -83,7 +83,7 @@ class StochasticCorral(RobustMaster):
             held[past] = before[rows]  # `now` is a copy
         return now
 
-    def _chances(self, actions: Floats) -> Floats:
+    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
         first = super()._chances(actions)
         base = np.maximum(self._again, 1)
         kept, second = self._kept(base), np.zeros(first.shape)

@@ -14,11 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from robandit.service.events import encode
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
-from robandit.service.types import Choice, Feedback, Name, Outcomes, Problem, Settings
+from robandit.service.types import Choice, Creation, Feedback, Name, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -106,8 +105,8 @@ class Service:
 
     async def _create(self, request: Request) -> Response:
         name = msgspec.convert(request.path_params["name"], Name)
-        settings = msgspec.json.decode(await _body(request), type=Settings)
-        new = await self.hub.create(name, settings, None)
+        wanted = msgspec.json.decode(await _body(request), type=Creation)
+        new = await self.hub.create(name, wanted.settings(), wanted.seed)
         return _answer(self.hub.status(name), 201 if new else 200)
 
     async def _decide(self, request: Request) -> Response:
@@ -126,8 +125,10 @@ class Service:
         return _answer(sorted(self.hub.wards))
 
     async def _log(self, request: Request) -> Response:
-        events = self.hub.events(request.path_params["name"])
-        return StreamingResponse((encode(event) + b"\n" for event in events), media_type="application/x-ndjson")
+        name = request.path_params["name"]
+        self.hub.status(name)  # before the answer begins
+        lines = (b"\n".join(page) + b"\n" async for page in self.hub.log(name))
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
     async def _metrics(self, request: Request) -> Response:
         return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")

@@ -63,7 +63,9 @@ def _serve(options: argparse.Namespace) -> None:
     from robandit.service.app import Service
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
-    from robandit.service.store import Store, StoreError
+    from robandit.service.looker import Looker
+    from robandit.service.sqlite import SQLiteStore
+    from robandit.service.store import StoreError
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys and not _is_loopback(options.host):
@@ -72,7 +74,7 @@ def _serve(options: argparse.Namespace) -> None:
         level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "text": "%(message)s"}'
     )
     try:
-        hub = Hub(Store(options.store))
+        hub = Hub(SQLiteStore(options.store), look=Looker())
     except StoreError as error:
         raise ConfigError(str(error)) from None
     server = uvicorn.Server(

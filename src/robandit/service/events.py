@@ -22,6 +22,8 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True):
     sigma: float
     level: int
     propensity: float
+    weight: float = 1.0
+    """What its σ makes its reward count. Doubts that a policy has about the action come on top, when it learns."""
     source: str | None = None
 
 

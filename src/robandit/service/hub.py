@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import time
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +17,8 @@ from robandit.certificate import Certificate
 from robandit.policies import POLICIES
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.learner import Learner
-from robandit.service.store import Bandit, Entry, Store, StoreError
+from robandit.service.looker import look
+from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, events
 from robandit.service.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
 
 log = logging.getLogger("robandit.service")
@@ -26,7 +26,7 @@ log = logging.getLogger("robandit.service")
 _STOPPING = "the service can't write and is stopping; ask again, with the same ids, when it is back"
 _LOOKS = 1.1  # by how much the monitor's rounds grow from look to look
 SNAPSHOT_EVERY = 20_000
-"""Events of a bandit from one snapshot to the next."""
+"""Events of a bandit from one snapshot to the next, at least."""
 
 
 class Refused(Exception):  # noqa: N818 - it is what became of the request
@@ -48,40 +48,39 @@ class Ward:
     """The place of the last snapshot."""
     seen: int = 0
     """The rounds that the monitor had when it was last looked at."""
-    fresh: dict[str, Event] = field(default_factory=dict)
-    """Rewards and defaults that are being written."""
+    fresh: dict[tuple[int, str], Event] = field(default_factory=dict)
+    """What is being written, by kind and id."""
 
 
 class _Job(NamedTuple):
-    run: Callable[[list[Entry]], Any]
+    run: Callable[[list[Item]], Any]
     answer: asyncio.Future[Any]
 
 
 class Hub:
     """Brings requests to learners, their events to the store, and answers back."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, *, look: Callable[[dict[str, Any]], Certificate | None] = look) -> None:
+        self._store, self._look = store, look
         self.wards: dict[str, Ward] = {}
         self._jobs: list[_Job] = []
         self._wake = asyncio.Event()
         self.broken: str | None = None
         """Why nothing can be written any more."""
         for entry in store.bandits():
-            settings = msgspec.json.decode(entry.settings, type=Settings)
-            self.wards[entry.name] = Ward(entry, settings, _fold(store, entry, settings))
+            self._adopt(entry)
 
     # Requests.
 
     async def create(self, name: str, settings: Settings, seed: int | None) -> bool:
         """Create a bandit, or confirm that it is there as described. Gives whether it is new."""
-        return await self._ask(lambda entries: self._create(name, settings, seed))
+        return await self._ask(lambda items: self._create(name, settings, seed, items))
 
     async def decide(self, name: str, choice: Choice) -> Chosen:
-        return await self._ask(lambda entries: self._decide(self._ward(name), choice, entries))
+        return await self._ask(lambda items: self._decide(self._ward(name), choice, items))
 
-    async def reward(self, name: str, items: Sequence[Feedback]) -> list[Outcome]:
-        return await self._ask(lambda entries: self._reward(self._ward(name), items, entries))
+    async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
+        return await self._ask(lambda items: self._reward(self._ward(name), given, items))
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
@@ -89,38 +88,51 @@ class Hub:
 
     async def look(self) -> None:
         """Look at the monitors that have seen a tenth more than last time, on copies, and write down what is new."""
+        if not await self._ask(lambda items: self._store.watches()):
+            return
         for ward in list(self.wards.values()):
             rounds = ward.learner.monitor.rounds
             if rounds > _LOOKS * ward.seen:
                 ward.seen = rounds
-                found = await asyncio.to_thread(ward.learner.onlooker().certificate)
-                await self._ask(partial(self._prove, ward, found))
+                found = await asyncio.to_thread(self._look, ward.learner.monitor.state())
+                if found is not None:
+                    await self._ask(partial(self._prove, ward, found))
 
     def status(self, name: str) -> Status:
         ward = self._ward(name)
         learner = ward.learner
-        proof = learner.proof
+        first, best, held = learner.alarm, learner.proof, learner.policy.estimate()
         return Status(
             name=name,
             settings=ward.settings,
+            now=self._store.now(),
             rounds=learner.policy.rounds,
             pending=len(learner.pending),
             rewards=learner.rewards,
             defaults=learner.defaults,
             lost=learner.lost,
-            estimate=learner.policy.estimate().center.tolist(),
+            levels=sorted(learner.levels.items()),
+            estimate=held.center.tolist(),
+            uncertainty=(held.radius * np.linalg.norm(held.root, axis=1)).tolist(),
             recent=list(learner.recent),
+            curves=learner.history.curves,
             certificate=Alarm(
-                lower_bound=proof.lower_bound if proof else 0.0,
-                sentence=proof.sentence if proof else "No corruption is proved.",
-                alarm=learner.alarm,
-                since=proof.since if proof else None,
+                lower_bound=best.lower_bound if best else 0.0,
+                sentence=best.sentence if best else "No corruption is proved.",
+                alarm=first.round if first else None,
+                at=first.at if first else None,
+                since=best.since if best else None,
             ),
         )
 
-    def events(self, name: str) -> Iterator[Event]:
-        """A bandit's log so far."""
-        return self._store.events(self._ward(name).entry.number)
+    async def log(self, name: str) -> AsyncIterator[list[bytes]]:
+        """A bandit's log so far, some events at a time, as `encode` has them."""
+        ward, after = self._ward(name), 0
+        last = ward.learner.place
+        while after < last:
+            page = await self._ask(partial(self._page, ward, after))
+            yield page[: last - after]
+            after += len(page)
 
     def metrics(self) -> Iterator[str]:
         """What Prometheus reads."""
@@ -134,16 +146,16 @@ class Hub:
         ):
             yield f"# TYPE robandit_{metric} {kind}"
             for name, ward in self.wards.items():
-                yield f'robandit_{metric}{{bandit="{name}"}} {value(ward.learner):g}'
+                yield f'robandit_{metric}{{bandit="{name}"}} {value(ward.learner)!r}'
 
     def _ward(self, name: str) -> Ward:
         if name not in self.wards:
             raise Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
         return self.wards[name]
 
-    # What they do. Each runs alone, and puts what is to be written into ``entries``.
+    # What they do. Each runs alone, and puts what is to be written into ``items``.
 
-    def _create(self, name: str, settings: Settings, seed: int | None) -> bool:
+    def _create(self, name: str, settings: Settings, seed: int | None, items: list[Item]) -> bool:
         if name in self.wards:
             ward = self.wards[name]
             if ward.settings != settings or (seed is not None and seed != ward.entry.seed):
@@ -151,28 +163,28 @@ class Hub:
             return False
         if settings.policy not in POLICIES:
             raise Refused(422, f"policy must be one of {', '.join(POLICIES)}, got {settings.policy!r}")
-        drawn = secrets.randbits(64) if seed is None else seed
+        drawn = secrets.randbits(63) if seed is None else seed
         try:
             learner = Learner(settings, drawn)
         except (ValueError, TypeError) as error:
             raise Refused(422, str(error)) from None
-        entry = self._store.create(name, msgspec.json.encode(settings), drawn, self._clock())
+        number = 1 + max((ward.entry.number for ward in self.wards.values()), default=0)
+        entry = Bandit(number, name, msgspec.json.encode(settings), drawn, self._store.now())
         self.wards[name] = Ward(entry, settings, learner)
+        items.append(entry)
         return True
 
-    def _decide(self, ward: Ward, choice: Choice, entries: list[Entry]) -> Chosen:
+    def _decide(self, ward: Ward, choice: Choice, items: list[Item]) -> Chosen:
         names = [action.id for action in choice.actions]
-        if choice.decision_id is not None:
-            waiting = ward.learner.pending.get(choice.decision_id)
-            known = waiting or self._store.find(ward.entry.number, choice.decision_id, final=False)
-            if isinstance(known, Decided):
-                if known.actions != names:
-                    raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
-                return _answer(known)
+        known = None if choice.decision_id is None else self._find(ward, choice.decision_id, final=False)
+        if isinstance(known, Decided):
+            if known.actions != names:
+                raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
+            return _answer(known)
         if len(set(names)) < len(names):
             raise Refused(422, "the ids of actions must differ")
         decided = self._draw(ward, choice, names)
-        self._put(ward, decided, entries)
+        self._put(ward, decided, items)
         return _answer(decided)
 
     def _draw(self, ward: Ward, choice: Choice, names: list[str]) -> Decided:
@@ -181,7 +193,7 @@ class Hub:
         try:
             return ward.learner.decide(
                 id=choice.decision_id or secrets.token_urlsafe(16),
-                now=self._clock(),
+                now=self._store.now(),
                 actions=names,
                 features=np.array([action.features for action in choice.actions]),
                 sigma=sigma,
@@ -190,55 +202,61 @@ class Hub:
         except ValueError as error:
             raise Refused(422, str(error)) from None
 
-    def _reward(self, ward: Ward, items: Sequence[Feedback], entries: list[Entry]) -> list[Outcome]:
-        self._close(ward, entries)
-        return [Outcome(decision_id=item.decision_id, status=self._one_reward(ward, item, entries)) for item in items]
+    def _reward(self, ward: Ward, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
+        self._close(ward, items)
+        return [Outcome(decision_id=one.decision_id, status=self._one_reward(ward, one, items)) for one in given]
 
-    def _one_reward(self, ward: Ward, item: Feedback, entries: list[Entry]) -> str:
-        if item.decision_id in ward.learner.pending:
-            now = max(self._clock(), ward.learner.clock)
-            self._put(ward, Rewarded(id=item.decision_id, at=now, reward=item.reward), entries)
+    def _one_reward(self, ward: Ward, given: Feedback, items: list[Item]) -> str:
+        if given.decision_id in ward.learner.pending:
+            self._put(ward, Rewarded(id=given.decision_id, at=self._now(ward), reward=given.reward), items)
             return "accepted"
-        final = ward.fresh.get(item.decision_id)
-        final = final or self._store.find(ward.entry.number, item.decision_id, final=True)
+        final = self._find(ward, given.decision_id, final=True)
         if final is None:
             return "unknown"
         if isinstance(final, Closed):
             return "expired"
-        return "duplicate" if isinstance(final, Rewarded) and final.reward == item.reward else "conflict"
+        return "duplicate" if isinstance(final, Rewarded) and final.reward == given.reward else "conflict"
 
-    def _prove(self, ward: Ward, found: Certificate, entries: list[Entry]) -> None:
-        best = ward.learner.proof.lower_bound if ward.learner.proof else 0.0
-        if found.lower_bound > best:
-            now = max(self._clock(), ward.learner.clock)
+    def _prove(self, ward: Ward, found: Certificate, items: list[Item]) -> None:
+        best = ward.learner.proof
+        if found.lower_bound > (best.lower_bound if best else 0.0):
             event = Proved(
                 id=str(found.rounds),
-                at=now,
+                at=self._now(ward),
                 round=found.rounds,
                 lower_bound=found.lower_bound,
                 since=found.since,
                 sentence=found.sentence,
             )
-            self._put(ward, event, entries)
+            self._put(ward, event, items)
             log.warning("bandit %s: %s", ward.entry.name, found.sentence)
 
-    def _close_all(self, entries: list[Entry]) -> None:
+    def _page(self, ward: Ward, after: int, items: list[Item]) -> list[bytes]:
+        return self._store.page(ward.entry.number, after)
+
+    def _close_all(self, items: list[Item]) -> None:
         for ward in self.wards.values():
-            self._close(ward, entries)
+            self._close(ward, items)
 
-    def _close(self, ward: Ward, entries: list[Entry]) -> None:
-        for event in ward.learner.due(self._clock()):
-            self._put(ward, event, entries)
+    def _close(self, ward: Ward, items: list[Item]) -> None:
+        for event in ward.learner.due(self._store.now()):
+            self._put(ward, event, items)
 
-    def _put(self, ward: Ward, event: Event, entries: list[Entry]) -> None:
+    def _now(self, ward: Ward) -> float:
+        return max(self._store.now(), ward.learner.clock)
+
+    def _find(self, ward: Ward, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        """A decision, or its reward or default: written, or about to be."""
+        return ward.fresh.get((int(final), id)) or self._store.find(ward.entry.number, id, final=final)
+
+    def _put(self, ward: Ward, event: Event, items: list[Item]) -> None:
         ward.learner.apply(event)
-        if isinstance(event, (Rewarded, Closed)):
-            ward.fresh[event.id] = event
-        entries.append(Entry(ward.entry.number, ward.learner.place, event))
+        ward.fresh[KINDS[type(event)], event.id] = event
+        items.append(Entry(ward.entry.number, ward.learner.place, event))
 
     # The queue.
 
-    async def _ask(self, run: Callable[[list[Entry]], Any]) -> Any:
+    async def _ask(self, run: Callable[[list[Item]], Any]) -> Any:
         if self.broken is not None:
             raise Refused(503, _STOPPING)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -256,57 +274,73 @@ class Hub:
 
     async def _group(self, jobs: Sequence[_Job]) -> None:
         """Do these one after the other, write what came of them at once, then answer all."""
-        entries: list[Entry] = []
         results: list[Any] = []
-        for job in jobs:
-            try:
-                results.append(job.run(entries))
-            except Refused as error:
-                results.append(error)
-            except Exception as error:  # a state that is half changed must not go on
-                self._break(error)
-                break
         try:
-            if entries and self.broken is None:
-                await asyncio.to_thread(self._store.append, entries)
-        except StoreError as error:
-            self._break(error)
-        if self.broken is not None:
+            if self._store.shared:
+                self._catch_up(await asyncio.to_thread(self._store.news))
+            items = self._run(jobs, results)
+            if items:
+                await asyncio.to_thread(self._store.write, items, self._snapshots(SNAPSHOT_EVERY))
+            elif self._store.shared:
+                await asyncio.to_thread(self._store.release)
+        except Exception as error:  # a state that is half changed must not go on
+            self.broken = str(error)
+            log.critical("nothing is acknowledged any more, and the service stops", exc_info=error)
             results = [Refused(503, _STOPPING)] * len(jobs)
         for ward in self.wards.values():
             ward.fresh.clear()
         for job, result in zip(jobs, results, strict=True):
             if not job.answer.done():
                 job.answer.set_exception(result) if isinstance(result, Exception) else job.answer.set_result(result)
-        self._save_some(SNAPSHOT_EVERY)
 
-    def _break(self, error: Exception) -> None:
-        self.broken = str(error)
-        log.critical("nothing is acknowledged any more, and the service stops", exc_info=error)
+    def _run(self, jobs: Sequence[_Job], results: list[Any]) -> list[Item]:
+        """What is to be written of these; their results are added to ``results``."""
+        items: list[Item] = []
+        for job in jobs:
+            try:
+                results.append(job.run(items))
+            except Refused as error:
+                results.append(error)
+        return items
 
-    def _save_some(self, every: int) -> None:
-        """Keep snapshots of bandits to which so much has happened. They are no part of any promise."""
+    def _adopt(self, entry: Bandit) -> None:
+        """A bandit from the store: its state is that of its last snapshot and the log since."""
+        settings = msgspec.json.decode(entry.settings, type=Settings)
+        kept = self._store.snapshot(entry.number)
+        learner = Learner.restore(settings, entry.seed, kept.body) if kept else Learner(settings, entry.seed)
+        for event in events(self._store, entry.number, learner.place):
+            learner.apply(event)
+        self.wards[entry.name] = Ward(entry, settings, learner, saved=kept.place if kept else 0)
+
+    def _catch_up(self, news: Sequence[Item]) -> None:
+        """Fold in what other processes have written."""
+        numbers = {ward.entry.number: ward for ward in self.wards.values()}
+        for item in news:
+            if isinstance(item, Bandit):
+                if item.name not in self.wards:
+                    self._adopt(item)
+                numbers[item.number] = self.wards[item.name]
+            elif item.place > numbers[item.bandit].learner.place:
+                numbers[item.bandit].learner.apply(item.event)
+
+    def _snapshots(self, every: int) -> list[Snapshot]:
+        """States of bandits to which so much has happened; fewer where they are large. They are no part of any
+        promise."""
+        found = []
         for ward in self.wards.values():
-            if self.broken is None and ward.learner.place >= ward.saved + every:
-                try:
-                    self._store.save_snapshot(ward.entry.number, ward.learner.place, ward.learner.snapshot())
-                except StoreError as error:
-                    self._break(error)
+            if ward.learner.place >= ward.saved + max(every, len(ward.learner.pending) if every > 1 else 1):
                 ward.saved = ward.learner.place
+                found.append(Snapshot(ward.entry.number, ward.saved, ward.learner.snapshot()))
+        return found
 
     def stop(self) -> None:
         """Keep snapshots of all, for a quick start."""
-        self._save_some(1)
+        if self.broken is None and (kept := self._snapshots(1)):
+            try:
+                self._store.write([], kept)
+            except StoreError as error:
+                log.error("no snapshots were kept; the next start takes longer: %s", error)
         self._store.close()
-
-
-def _fold(store: Store, entry: Bandit, settings: Settings) -> Learner:
-    """The state of a bandit, from its last snapshot and the log since."""
-    found = store.snapshot(entry.number)
-    learner = Learner(settings, entry.seed) if found is None else Learner.restore(settings, entry.seed, found[1])
-    for event in store.events(entry.number, learner.place):
-        learner.apply(event)
-    return learner
 
 
 def _answer(decided: Decided) -> Chosen:

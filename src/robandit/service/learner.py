@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +13,32 @@ import numpy as np
 from robandit.monitor import CorruptionMonitor
 from robandit.policies import POLICIES, Decision, Policy
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.service.history import Bucket, History
 from robandit.service.types import Settings
 
 RECENT = 512
-"""Final rewards of which the dashboard's curve is made."""
+"""Final rewards that are remembered one by one."""
 NOBODY = "(no source)"
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of a decision until its reward is final; there may be millions."""
+
+    round: int
+    at: float
+    index: int
+    features: bytes
+    sigma: float
+    level: int
+    source: str | None
+
+    @classmethod
+    def on(cls, made: Decided) -> Waiting:
+        features = np.array(made.features).tobytes()
+        return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
+
+    def decision(self) -> Decision:
+        return Decision(self.round, np.frombuffer(self.features), self.index, self.sigma, level=self.level)
 
 
 class Learner:
@@ -31,16 +52,19 @@ class Learner:
         """How many events have been folded in."""
         self.clock = 0.0
         """The time of the last event. It never goes back, whatever the machine's clock does."""
-        self.pending: dict[str, Decided] = {}
+        self.pending: dict[str, Waiting] = {}
         """Decisions whose reward is not final, the oldest first."""
-        self._settled: dict[int, tuple[Decided, float | None]] = {}  # by round: final, but not yet the monitor's turn
+        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet the monitor's turn
         self._turn = 1  # the round that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
+        self.levels: Counter[int] = Counter()
+        """How many decisions each level has made."""
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
-        self.alarm: int | None = None
-        """The round of the first proof of corruption."""
+        self.history = History()
+        self.alarm: Proved | None = None
+        """The first proof of corruption,"""
         self.proof: Proved | None = None
-        """The best there is."""
+        """and the best."""
 
     # Drawing.
 
@@ -66,16 +90,17 @@ class Learner:
             sigma=made.sigma,
             level=made.level,
             propensity=made.propensity,
+            weight=self.policy.weight(made.sigma),
             source=source,
         )
 
     def due(self, now: float) -> list[Closed]:
         """What becomes of the decisions whose window has closed."""
         now, found = max(now, self.clock), []
-        for decided in self.pending.values():
-            if now < decided.at + self.settings.reward_window:
+        for name, waiting in self.pending.items():
+            if now < waiting.at + self.settings.reward_window:
                 break
-            found.append(Closed(id=decided.id, at=now, reward=self.settings.default_reward))
+            found.append(Closed(id=name, at=now, reward=self.settings.default_reward))
         return found
 
     # Folding.
@@ -86,63 +111,55 @@ class Learner:
         self.clock = event.at
         if isinstance(event, Decided):
             self.policy.skip_to(event.round)
-            self.pending[event.id] = event
-            return
-        if isinstance(event, Proved):
-            self.alarm, self.proof = self.alarm or event.round, event
-            return
-        decided = self.pending.pop(event.id)
+            self.pending[event.id] = Waiting.on(event)
+            self.levels[event.level] += 1
+            self.history.decided(event.at)
+        elif isinstance(event, Proved):
+            self.alarm, self.proof = self.alarm or event, event
+        else:
+            self._settle(self.pending.pop(event.id), event)
+
+    def _settle(self, waiting: Waiting, event: Rewarded | Closed) -> None:
+        """A reward is final: learn from it."""
         self.rewards += isinstance(event, Rewarded)
         self.defaults += isinstance(event, Closed) and event.reward is not None
         self.lost += event.reward is None
         if event.reward is not None:
-            made = Decision(
-                decided.round, np.array(decided.features), decided.index, decided.sigma, level=decided.level
-            )
-            self.policy.update(made, event.reward)
-            self.recent.append((decided.round, event.reward))
-        self._settled[decided.round] = decided, event.reward
+            self.policy.update(waiting.decision(), event.reward)
+            self.recent.append((waiting.round, event.reward))
+            self.history.rewarded(event.at, event.reward)
+        self._settled[waiting.round] = waiting, event.reward
         self._watch()
 
     def _watch(self) -> None:
         """Feed the monitor, in the order of decisions."""
         while self._turn in self._settled:
-            decided, reward = self._settled.pop(self._turn)
-            source = (decided.source or NOBODY) if self.settings.sources else None
+            waiting, reward = self._settled.pop(self._turn)
+            source = (waiting.source or NOBODY) if self.settings.sources else None
             mask = [False] if reward is None else None
-            self.monitor.observe(np.array(decided.features), reward or 0.0, source=source, mask=mask)
+            self.monitor.observe(np.frombuffer(waiting.features), reward or 0.0, source=source, mask=mask)
             self._turn += 1
-
-    def onlooker(self) -> CorruptionMonitor:
-        """A copy of the monitor to look at, since a look takes its time and changes what it looks at."""
-        return CorruptionMonitor.from_state(self.monitor.state())
 
     # Keeping.
 
     def snapshot(self) -> bytes:
         """All of it. The same state gives the same bytes."""
-        policy, monitor = self.policy.state(), self.monitor.state()
-        arrays = {f"policy/{name}": array for name, array in policy.pop("arrays").items()}
-        arrays |= {f"monitor/{name}": array for name, array in monitor.pop("arrays").items()}
         plain = {
-            "settings": self.settings,
-            "policy": policy,
-            "monitor": monitor,
+            "policy": _flat(self.policy.state()),
+            "monitor": _flat(self.monitor.state()),
             "place": self.place,
             "clock": self.clock,
-            "pending": list(self.pending.values()),
+            "pending": list(self.pending.items()),
             "settled": sorted(self._settled.items()),
             "turn": self._turn,
             "counts": [self.rewards, self.defaults, self.lost],
+            "levels": sorted(self.levels.items()),
             "recent": list(self.recent),
+            "curves": self.history.curves,
             "alarm": self.alarm,
             "proof": self.proof,
         }
-        parts = [msgspec.json.encode(plain)]
-        for name, array in sorted(arrays.items()):
-            parts.append(msgspec.json.encode([name, array.dtype.str, list(array.shape)]))
-            parts.append(np.ascontiguousarray(array).tobytes())
-        return msgspec.msgpack.encode(parts)
+        return msgspec.msgpack.encode(plain)
 
     def digest(self) -> str:
         """A fingerprint of the state."""
@@ -151,22 +168,31 @@ class Learner:
     @classmethod
     def restore(cls, settings: Settings, seed: int, data: bytes) -> Learner:
         """The learner that a snapshot was taken of; it goes on bit for bit."""
-        first, *rest = msgspec.msgpack.decode(data, type=list[bytes])
-        plain = msgspec.json.decode(first)
-        arrays: dict[str, dict[str, Any]] = {"policy": {}, "monitor": {}}
-        for head, body in zip(rest[::2], rest[1::2], strict=True):
-            name, kind, shape = msgspec.json.decode(head)
-            part, _, own = name.partition("/")
-            arrays[part][own] = np.frombuffer(body, dtype=np.dtype(kind)).reshape(shape)
+        plain = msgspec.msgpack.decode(data)
         learner = cls(settings, seed)
-        learner.policy = type(learner.policy).from_state({**plain["policy"], "arrays": arrays["policy"]})
-        learner.monitor = CorruptionMonitor.from_state({**plain["monitor"], "arrays": arrays["monitor"]})
+        learner.policy = type(learner.policy).from_state(_deep(plain["policy"]))
+        learner.monitor = CorruptionMonitor.from_state(_deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
-        pending = msgspec.convert(plain["pending"], list[Decided])
-        learner.pending = {decided.id: decided for decided in pending}
-        settled = msgspec.convert(plain["settled"], list[tuple[int, tuple[Decided, float | None]]])
+        learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))
+        settled = msgspec.convert(plain["settled"], list[tuple[int, tuple[Waiting, float | None]]])
         learner._settled = dict(settled)
         learner.rewards, learner.defaults, learner.lost = plain["counts"]
+        learner.levels = Counter(dict(plain["levels"]))
         learner.recent.extend((round_, reward) for round_, reward in plain["recent"])
-        learner.alarm, learner.proof = plain["alarm"], msgspec.convert(plain["proof"], Proved | None)
+        learner.history = History(msgspec.convert(plain["curves"], dict[str, list[Bucket]]))
+        learner.alarm, learner.proof = (msgspec.convert(plain[name], Proved | None) for name in ("alarm", "proof"))
         return learner
+
+
+def _flat(state: dict[str, Any]) -> dict[str, Any]:
+    """A state with its arrays as bytes."""
+    arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in state["arrays"].items()}
+    return {**state, "arrays": arrays}
+
+
+def _deep(state: dict[str, Any]) -> dict[str, Any]:
+    arrays = {
+        name: np.frombuffer(body, dtype=np.dtype(kind)).reshape(shape)
+        for name, (kind, shape, body) in state["arrays"].items()
+    }
+    return {**state, "arrays": arrays}

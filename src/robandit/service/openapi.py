@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import robandit
-from robandit.service.types import Choice, Chosen, Feedback, Outcomes, Problem, Settings, Status
+from robandit.service.types import Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
 
 _NAME = {
     "name": "name",
@@ -30,7 +30,7 @@ _ERRORS = {
 @cache
 def openapi() -> dict[str, Any]:
     """The whole document."""
-    types = (Settings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
+    types = (Creation, Settings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     one_or_many = {"anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback)}]}
     bandit = "/v1/bandits/{name}"
@@ -44,7 +44,7 @@ def openapi() -> dict[str, Any]:
                 "put": _call(
                     "Create a bandit, or confirm that it is as described",
                     _ref(Status),
-                    _ref(Settings),
+                    _ref(Creation),
                     {201: "created", 409: "it is there with other settings"},
                 ),
                 "get": _call("How a bandit is doing", _ref(Status), None, {404: "no such bandit"}),

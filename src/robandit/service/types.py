@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from robandit.policies import POLICIES
+from robandit.service.history import Bucket
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits, . _ -")]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -60,6 +61,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         }
 
 
+class Creation(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bandit to be made, and its seed if it is not to come from the operating system. No answer ever holds it."""
+
+    seed: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+    def settings(self) -> Settings:
+        """All but the seed."""
+        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})
+
+
 class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that could be shown."""
 
@@ -108,9 +119,14 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """What the monitor has proved."""
 
     lower_bound: float
+    """At least so much corruption in all, in units of reward."""
     sentence: str
     alarm: int | None
+    """How many rounds were final when corruption was first proved,"""
+    at: float | None
+    """and the time of that, in seconds since 1970."""
     since: int | None
+    """The first round of the corruption by its cheapest explanation, which is no proof."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,13 +134,25 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     settings: Settings
+    now: float
+    """The service's time, in seconds since 1970."""
     rounds: int
     pending: int
+    """Decisions whose reward is not final."""
     rewards: int
     defaults: int
     lost: int
+    """Decisions without a reward or a default."""
+    levels: list[tuple[int, int]]
+    """The policy's levels and how many decisions each has made; a policy without levels has level 0 alone."""
     estimate: list[float]
+    """What each feature is worth,"""
+    uncertainty: list[float]
+    """give or take, by the policy's confidence set."""
     recent: list[tuple[int, float]]
+    """The rounds and rewards that became final last, the latest at the end."""
+    curves: dict[str, list[Bucket]]
+    """Traffic and rewards over time, by seconds, minutes and hours: start, decisions, final rewards, their sum."""
     certificate: Alarm
 
 

@@ -1,0 +1,59 @@
+"""A process that looks at monitors: a look takes its time, and would make decisions wait."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from robandit.certificate import Certificate
+from robandit.monitor import CorruptionMonitor
+
+log = logging.getLogger("robandit.service")
+
+
+def look(state: dict[str, Any]) -> Certificate | None:
+    """What a monitor of this state proves."""
+    return CorruptionMonitor.from_state(state).certificate()
+
+
+class Looker:
+    """`look` in another process, which is started when it is first needed, and again if it died."""
+
+    def __init__(self) -> None:
+        self._link: Connection | None = None
+
+    def __call__(self, state: dict[str, Any]) -> Certificate | None:
+        """The same as `look`; None if the process died over it."""
+        try:
+            link = self._link or self._start()
+            link.send(state)
+            return link.recv()
+        except (EOFError, OSError) as error:
+            log.error("the process that looks at monitors died (%s); it is started again at the next look", error)
+            self.stop()
+            return None
+
+    def _start(self) -> Connection:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        context.Process(target=_serve, args=(theirs,), daemon=True).start()
+        theirs.close()  # so that it ends when we do, however we end
+        self._link = ours
+        return ours
+
+    def stop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _serve(link: Connection) -> None:
+    with suppress(AttributeError):  # where there is no such thing
+        os.nice(10)
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            link.send(look(link.recv()))

@@ -1,0 +1,140 @@
+"""The log of a service, in one SQLite file: what was acknowledged is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import time
+
+import apsw
+
+from robandit.service.events import Event, decode, encode
+from robandit.service.store import KINDS, PAGE, Bandit, Entry, Item, Snapshot, StoreError
+
+OLDEST = 3_051_003
+"""The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS bandits (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BLOB NOT NULL, seed TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS events (
+    bandit INTEGER NOT NULL, place INTEGER NOT NULL, kind INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (bandit, place)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS once ON events (bandit, id, kind);
+CREATE TABLE IF NOT EXISTS snapshots (
+    bandit INTEGER PRIMARY KEY, place INTEGER NOT NULL, body BLOB NOT NULL
+);
+"""
+
+
+class SQLiteStore:
+    """A `Store` that one process may have open at a time."""
+
+    shared = False
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        clock: Callable[[], float] = time,
+    ) -> None:
+        if _version() < OLDEST:
+            raise StoreError(
+                f"SQLite {apsw.sqlite_lib_version()} can lose commits; robandit needs 3.51.3 or later: update apsw"
+            )
+        self.now = clock
+        try:
+            self._db = apsw.Connection(str(path), vfs=vfs)
+            self._db.set_busy_timeout(0)
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            mode = self._db.pragma("journal_mode", "WAL")
+            self._db.execute(f"PRAGMA synchronous = {synchronous}")
+            self._db.execute(f"BEGIN IMMEDIATE; {_TABLES} COMMIT")
+        except apsw.BusyError:
+            raise StoreError(f"{path} is open in another process; only one can serve from it") from None
+        except apsw.Error as error:
+            raise StoreError(f"can't open {path}: {error}") from error
+        if mode != "wal":
+            raise StoreError(f"{path} can't have a write-ahead log here (its mode is {mode})")
+
+    def close(self) -> None:
+        self._db.close()
+
+    # Writing.
+
+    def news(self) -> list[Item]:
+        return []
+
+    def write(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+        rows = [
+            (item.bandit, item.place, KINDS[type(item.event)], item.event.id, encode(item.event))
+            for item in items
+            if isinstance(item, Entry)
+        ]
+        with _Transaction(self._db):
+            for number, name, settings, seed, at in (item for item in items if isinstance(item, Bandit)):
+                self._db.execute("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", (number, name, settings, str(seed), at))
+            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
+
+    def release(self) -> None:
+        pass
+
+    def watches(self) -> bool:
+        return True
+
+    # Reading.
+
+    def bandits(self) -> list[Bandit]:
+        found = self._db.execute("SELECT number, name, settings, seed, at FROM bandits ORDER BY number")
+        return [Bandit(number, name, settings, int(seed), at) for number, name, settings, seed, at in found]
+
+    def page(self, bandit: int, after: int) -> list[bytes]:
+        rows = self._db.execute(
+            "SELECT body FROM events WHERE bandit = ? AND place > ? ORDER BY place LIMIT ?", (bandit, after, PAGE)
+        )
+        return [body for (body,) in rows]
+
+    def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        row = self._db.execute(
+            "SELECT body FROM events WHERE bandit = ? AND id = ? AND kind = ?", (bandit, id, int(final))
+        ).fetchone()
+        return None if row is None else decode(row[0])
+
+    def snapshot(self, bandit: int) -> Snapshot | None:
+        row = self._db.execute("SELECT bandit, place, body FROM snapshots WHERE bandit = ?", (bandit,)).fetchone()
+        return None if row is None else Snapshot(*row)
+
+
+class _Transaction:
+    """Commits, or rolls back and says that nothing was written."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            raise StoreError(f"can't write: {error}") from error
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        failed: BaseException | None = error
+        try:
+            if error is None:
+                self._db.execute("COMMIT")
+        except apsw.Error as at_commit:
+            failed = at_commit
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        if isinstance(failed, apsw.Error):
+            raise StoreError(f"can't write: {failed}") from failed
+
+
+def _version() -> int:
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split("."))
+    return 1_000_000 * major + 1_000 * minor + patch
