@@ -25,6 +25,9 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True):
     weight: float = 1.0
     """What its σ makes its reward count. Doubts that a policy has about the action come on top, when it learns."""
     source: str | None = None
+    offered: bytes | None = None
+    """The features of all that were on offer, row by row, 8 bytes each; kept where ``exploration`` is above 0, for
+    off-policy evaluation."""
 
 
 class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True):

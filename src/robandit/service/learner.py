@@ -12,6 +12,7 @@ import numpy as np
 
 from robandit.monitor import CorruptionMonitor
 from robandit.policies import POLICIES, Decision, Policy
+from robandit.ridge import Floats
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.history import Bucket, History
 from robandit.service.types import Settings
@@ -74,8 +75,8 @@ class Learner:
         id: str,  # noqa: A002
         now: float,
         actions: Sequence[str],
-        features: Any,
-        sigma: Any,
+        features: Floats,
+        sigma: Sequence[float] | None,
         source: str | None,
     ) -> Decided:
         """Draw a decision, which must be applied, or this learner thrown away: its next draw is another."""
@@ -92,6 +93,7 @@ class Learner:
             propensity=made.propensity,
             weight=self.policy.weight(made.sigma),
             source=source,
+            offered=features.tobytes() if self.settings.exploration > 0 else None,
         )
 
     def due(self, now: float) -> list[Closed]:
