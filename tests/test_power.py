@@ -16,6 +16,7 @@ from power import FailOn, Op, Shim, Watch, disk_after, disks_after, put
 from robandit.service.events import Decided, Event, Rewarded
 from robandit.service.sqlite import SQLiteStore
 from robandit.service.store import Bandit, Entry, Snapshot, StoreError, events
+from robandit.service.store import write as commit
 
 FILE = "log.db"
 CHECKPOINT = 12
@@ -93,7 +94,7 @@ def record(folder: Path, synchronous: str, commits: int = 200) -> History:
     """Write a log, and close it: some of the cuts are to fall into the end."""
     history = History([], [], [])
     with opened(folder / FILE, f"record-{synchronous}", history.ops.append, synchronous) as store:
-        write(store, history, commits, SQLiteStore.write)
+        write(store, history, commits, commit)
     return history
 
 
@@ -102,7 +103,7 @@ def write(
 ) -> None:
     """A bandit and its events."""
     rng = random.Random(7)
-    store.write([Bandit(1, "shop", b"{}", 1, 0.0)])
+    commit(store, [Bandit(1, "shop", b"{}", 1, 0.0)])
     history.acknowledged.append((len(history.ops), 0))
     for group in groups(rng, commits):
         append(store, entries(group, len(history.events)))
@@ -110,18 +111,18 @@ def write(
         history.acknowledged.append((len(history.ops), len(history.events)))
         if rng.random() < 0.05:
             with contextlib.suppress(StoreError):  # a service can do without
-                store.write([], [Snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))])
+                commit(store, [], [Snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))])
 
 
 def insist(store: SQLiteStore, new: list[Entry]) -> None:
     """Append, and once more if that fails; unless the events are there, for then a checkpoint failed after them."""
     try:
-        store.write(new)
+        commit(store, new)
     except StoreError:
         there = list(events(store, 1, after=new[0].place - 1))
         assert there in ([], [entry.event for entry in new])
         if not there:
-            store.write(new)
+            commit(store, new)
 
 
 def read(folder: Path) -> list[Event] | None:
@@ -133,7 +134,7 @@ def read(folder: Path) -> list[Event] | None:
         places = store._db.execute("SELECT place FROM events ORDER BY place")
         assert [place for (place,) in places] == [*range(1, len(found) + 1)]
         assert (store.snapshot(1) or Snapshot(1, 0, b"")).place <= len(found)
-        store.write(entries([_decided(random.Random(1), 0)], len(found)))
+        commit(store, entries([_decided(random.Random(1), 0)], len(found)))
         return found if store.bandits() else None
     finally:
         store.close()
@@ -208,10 +209,10 @@ def append_until_it_fails(folder: Path, name: str, watch: FailOn) -> tuple[list[
     """The events acknowledged, and those in doubt: of the append that raised. The files as a kill would leave them."""
     sure: list[Event] = []
     with opened(folder / FILE, name, watch) as store:
-        store.write([Bandit(1, "shop", b"{}", 1, 0.0)])
+        commit(store, [Bandit(1, "shop", b"{}", 1, 0.0)])
         for group in groups(random.Random(3), 60):
             try:
-                store.write(entries(group, len(sure)))
+                commit(store, entries(group, len(sure)))
             except StoreError:
                 shutil.copytree(folder, folder / "killed", ignore=shutil.ignore_patterns("killed"))
                 return sure, group

@@ -122,7 +122,7 @@ class MultiLevelWeightedOFUL(Weighted, Levelled):
         return Intersection(self._global(trial, level), Ellipsoid.around(self._level, self._gamma(trial, level), rows))
 
     def _global(self, trial: Index, level: Ints) -> Ellipsoid:
-        rows = ALL if len(trial) == self._batch else trial  # a batch's own trials come in order
+        rows = ALL if trial is self._rows else trial
         return Ellipsoid.around(self._all, self._beta(trial, level), rows)
 
     def _beta(self, trial: Index, level: Ints) -> Floats:
@@ -132,12 +132,12 @@ class MultiLevelWeightedOFUL(Weighted, Levelled):
         return self._gamma_t(self._updates[trial] + 1) + self._gamma_level[np.minimum(level, self.levels)]
 
     def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        chances = np.zeros(actions.shape[:2])
-        for level, probability in enumerate(self.level_probabilities(), start=1):
-            found = self._cascade(actions, self._rows, np.full(self._batch, level)).optimum.maximisers
-            assert found is not None
-            chances += probability * found / found.sum(axis=1, keepdims=True)
-        return chances
+        levels, trial = np.arange(1, self.levels + 1), np.tile(self._rows, self.levels)  # all levels in one batch
+        offered = np.broadcast_to(actions, (self.levels, *actions.shape)).reshape(-1, *actions.shape[1:])
+        found = self._cascade(offered, trial, np.repeat(levels, self._batch)).optimum.maximisers
+        assert found is not None
+        shares = (found / found.sum(axis=1, keepdims=True)).reshape(self.levels, *actions.shape[:2])
+        return np.tensordot(self.level_probabilities(), shares, axes=1)
 
     def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self._all.update(actions, rewards, weights)  # line 14

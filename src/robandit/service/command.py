@@ -78,13 +78,23 @@ def _serve(options: argparse.Namespace) -> None:
     except StoreError as error:
         raise ConfigError(str(error)) from None
     server = uvicorn.Server(
-        uvicorn.Config("", host=options.host, port=options.port, log_config=None, access_log=False, lifespan="on")
+        uvicorn.Config(
+            "",
+            host=options.host,
+            port=options.port,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+        )
     )
 
     def stop() -> None:
         server.should_exit = True
 
-    server.config.app = Service(hub, keys, stop=stop).app()
+    server.config.app = Service(hub, keys, stop=stop)
     server.run()
     if hub.broken is not None:
         raise OSError(f"stopped, since it can't write: {hub.broken}")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 
-class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True):
+class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True, gc=False):
     """An action was chosen."""
 
     id: str
@@ -30,7 +30,7 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True):
     off-policy evaluation."""
 
 
-class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True):
+class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True, gc=False):
     """The reward of a decision came."""
 
     id: str
@@ -38,7 +38,7 @@ class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True):
     reward: float
 
 
-class Closed(msgspec.Struct, tag="C", frozen=True, kw_only=True):
+class Closed(msgspec.Struct, tag="C", frozen=True, kw_only=True, gc=False):
     """The reward's window closed before one came; ``reward`` is the default, if there is one."""
 
     id: str
@@ -46,7 +46,7 @@ class Closed(msgspec.Struct, tag="C", frozen=True, kw_only=True):
     reward: float | None = None
 
 
-class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True):
+class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True, gc=False):
     """The monitor proved more corruption than ever before. Looks are no part of a state; what they prove is."""
 
     id: str

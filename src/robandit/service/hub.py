@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,10 +16,11 @@ import numpy as np
 
 from robandit.certificate import Certificate
 from robandit.policies import POLICIES
+from robandit.ridge import Floats
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, events
+from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, events, write
 from robandit.service.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
 
 log = logging.getLogger("robandit.service")
@@ -192,10 +194,10 @@ class Hub:
         sigma = [ward.settings.noise_range if one is None else one for one in sigmas] if any(sigmas) else None
         try:
             return ward.learner.decide(
-                id=choice.decision_id or secrets.token_urlsafe(16),
+                id=choice.decision_id or f"{ward.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._store.now(),
                 actions=names,
-                features=np.array([action.features for action in choice.actions]),
+                features=_features(choice, ward.settings.dim),
                 sigma=sigma,
                 source=choice.source,
             )
@@ -280,7 +282,7 @@ class Hub:
                 self._catch_up(await asyncio.to_thread(self._store.news))
             items = self._run(jobs, results)
             if items:
-                await asyncio.to_thread(self._store.write, items, self._snapshots(SNAPSHOT_EVERY))
+                await self._write(items)
             elif self._store.shared:
                 await asyncio.to_thread(self._store.release)
         except Exception as error:  # a state that is half changed must not go on
@@ -302,6 +304,15 @@ class Hub:
             except Refused as error:
                 results.append(error)
         return items
+
+    async def _write(self, items: Sequence[Item]) -> None:
+        """Where putting is quick, only the commit is for a thread: two that are busy hold each other up."""
+        kept = self._snapshots(SNAPSHOT_EVERY)
+        if self._store.shared:
+            await asyncio.to_thread(write, self._store, items, kept)
+        else:
+            self._store.put(items, kept)
+            await asyncio.to_thread(self._store.commit)
 
     def _adopt(self, entry: Bandit) -> None:
         """A bandit from the store: its state is that of its last snapshot and the log since."""
@@ -337,10 +348,20 @@ class Hub:
         """Keep snapshots of all, for a quick start."""
         if self.broken is None and (kept := self._snapshots(1)):
             try:
-                self._store.write([], kept)
+                write(self._store, [], kept)
             except StoreError as error:
                 log.error("no snapshots were kept; the next start takes longer: %s", error)
         self._store.close()
+
+
+def _features(choice: Choice, dim: int) -> Floats:
+    """Of all actions, (K, d)."""
+    for action in choice.actions:
+        if len(action.features) != dim:
+            raise Refused(422, f"action {action.id!r} has {len(action.features)} features, and should have {dim}")
+    count = len(choice.actions)
+    numbers = chain.from_iterable(action.features for action in choice.actions)
+    return np.fromiter(numbers, np.float64, count * dim).reshape(count, dim)  # a third of the time of np.array
 
 
 def _answer(decided: Decided) -> Chosen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ RECENT = 512
 NOBODY = "(no source)"
 
 
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
+class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is remembered of a decision until its reward is final; there may be millions."""
 
     round: int
@@ -49,6 +50,7 @@ class Learner:
         self.settings = settings
         self.policy: Policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
         self.monitor = CorruptionMonitor(**settings.for_monitor())
+        self._weight = lru_cache(maxsize=64)(self.policy.weight)
         self.place = 0
         """How many events have been folded in."""
         self.clock = 0.0
@@ -91,7 +93,7 @@ class Learner:
             sigma=made.sigma,
             level=made.level,
             propensity=made.propensity,
-            weight=self.policy.weight(made.sigma),
+            weight=self._weight(made.sigma),
             source=source,
             offered=features.tobytes() if self.settings.exploration > 0 else None,
         )

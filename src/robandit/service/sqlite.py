@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import time
 
@@ -69,17 +70,32 @@ class SQLiteStore:
     def news(self) -> list[Item]:
         return []
 
-    def write(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+    def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
         rows = [
             (item.bandit, item.place, KINDS[type(item.event)], item.event.id, encode(item.event))
             for item in items
             if isinstance(item, Entry)
         ]
-        with _Transaction(self._db):
+        with self._whole():
+            self._db.execute("BEGIN IMMEDIATE")
             for number, name, settings, seed, at in (item for item in items if isinstance(item, Bandit)):
                 self._db.execute("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", (number, name, settings, str(seed), at))
             self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
             self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
+
+    def commit(self) -> None:
+        with self._whole():
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of a transaction, or nothing of it and an error that says so."""
+        try:
+            yield
+        except apsw.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise StoreError(f"can't write: {error}") from error
 
     def release(self) -> None:
         pass
@@ -108,31 +124,6 @@ class SQLiteStore:
     def snapshot(self, bandit: int) -> Snapshot | None:
         row = self._db.execute("SELECT bandit, place, body FROM snapshots WHERE bandit = ?", (bandit,)).fetchone()
         return None if row is None else Snapshot(*row)
-
-
-class _Transaction:
-    """Commits, or rolls back and says that nothing was written."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except apsw.Error as error:
-            raise StoreError(f"can't write: {error}") from error
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        failed: BaseException | None = error
-        try:
-            if error is None:
-                self._db.execute("COMMIT")
-        except apsw.Error as at_commit:
-            failed = at_commit
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        if isinstance(failed, apsw.Error):
-            raise StoreError(f"can't write: {failed}") from failed
 
 
 def _version() -> int:

@@ -48,7 +48,8 @@ class StoreError(Exception):
 class Store(Protocol):
     """All bandits and their logs.
 
-    A group of changes begins with `news`, after which nobody else writes, and ends with `write` or `release`.
+    A group of changes begins with `news`, after which nobody else writes. It ends with `put` and `commit`, or with
+    `release`.
     """
 
     shared: bool
@@ -58,8 +59,12 @@ class Store(Protocol):
         """What other processes have written since the last call, in its order; nobody writes from now on."""
         ...
 
-    def write(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Write these, all or none, and let others write. Once this returns, no crash loses them."""
+    def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Hand these over, all or none. They are not safe yet."""
+        ...
+
+    def commit(self) -> None:
+        """Once this returns, no crash loses what was put; and others may write."""
         ...
 
     def release(self) -> None:
@@ -89,6 +94,12 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def write(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+    """Put and commit."""
+    store.put(items, snapshots)
+    store.commit()
 
 
 PAGE = 1000

@@ -71,7 +71,7 @@ class Creation(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})
 
 
-class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Something that could be shown."""
 
     id: Id
@@ -79,7 +79,7 @@ class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sigma: Annotated[float, Meta(gt=0, le=1e9, description="the standard deviation of its reward")] | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Which of these should I show?"""
 
     actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
@@ -87,7 +87,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: Annotated[Label, Meta(description="where the traffic comes from")] | None = None
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """This one."""
 
     decision_id: str
@@ -97,14 +97,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     round: int
 
 
-class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """What came of a decision."""
 
     decision_id: Id
     reward: Reward
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a reward: accepted, duplicate (the same again), conflict (another before), expired or unknown."""
 
     decision_id: str
