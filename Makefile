@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
 	@echo "make test          lint, types, tests and coverage"
-	@echo "make test-engines  runs that are killed, on the cores, on Dask and on Ray"
+	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-slow     the long statistical and accuracy tests"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
@@ -43,7 +43,7 @@ clean:
 
 $(VENV)/lab: EXTRAS := lab
 $(VENV)/dev: EXTRAS := dev
-$(VENV)/engines: EXTRAS := dev,dask,ray
+$(VENV)/engines: EXTRAS := engines
 $(VENV)/lab $(VENV)/dev $(VENV)/engines: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -103,6 +103,7 @@ ORDER = [
     "service.learner",
     "service.store",
     "service.sqlite",
+    "service.postgres",
     "service.looker",
     "service.hub",
     "service.keys",

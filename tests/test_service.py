@@ -29,7 +29,7 @@ from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
 from robandit.service.sqlite import SQLiteStore
-from robandit.service.store import Bandit, Entry, Snapshot, StoreError, events, write
+from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, events, write
 from robandit.service.types import Action, Choice, Feedback, Settings
 
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
@@ -39,7 +39,7 @@ SHOP = {"dim": 3, "noise_range": 0.5}
 class Server:
     """A service in a process of its own."""
 
-    def __init__(self, store: Path, *options: str, port: int | None = None) -> None:
+    def __init__(self, store: Path | str, *options: str, port: int | None = None) -> None:
         self.port = port or _free_port()
         command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -109,9 +109,9 @@ def log_of(hub: Hub, name: str) -> Iterator[Event]:
     return events(hub._store, hub.wards[name].entry.number)
 
 
-def check_fold(path: Path) -> dict[str, list[Event]]:
+def check_fold(store: Store) -> dict[str, list[Event]]:
     """Every state is the fold of its log, from nothing as from a snapshot; gives the logs."""
-    hub = Hub(SQLiteStore(path))
+    hub = Hub(store)
     logs = {name: list(log_of(hub, name)) for name in hub.wards}
     for name, ward in hub.wards.items():
         learner = Learner(ward.settings, ward.entry.seed)
@@ -152,7 +152,7 @@ def test_a_day_in_the_shop(server: Server, tmp_path: Path) -> None:
     assert [json.loads(line)["type"] for line in text.splitlines()] == ["D", "D", "R", "R"]
     assert 'robandit_rounds_total{bandit="shop"} 2' in server.ask("GET", "/metrics")[1]
     assert server.stop()
-    check_fold(tmp_path / "log.db")
+    check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
 def everything(server: Server) -> Any:
@@ -215,7 +215,7 @@ def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
     assert server.ask("POST", "/v1/bandits/shop/decisions", many)[0] == 422
     assert everything(server) == before
     assert server.stop()
-    check_fold(tmp_path / "log.db")
+    check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
 def test_keys_and_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,11 +328,11 @@ def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
     for customer in customers:
         customer.join(30)
     server.kill()
-    check_nothing_lost(path, customers)
+    check_nothing_lost(SQLiteStore(path), customers)
 
 
-def check_nothing_lost(path: Path, customers: Sequence[Customer]) -> None:
-    log = check_fold(path)["shop"]
+def check_nothing_lost(store: Store, customers: Sequence[Customer]) -> None:
+    log = check_fold(store)["shop"]
     decisions = [event for event in log if isinstance(event, Decided)]
     rewards = [event for event in log if isinstance(event, Rewarded)]
     made, got = {event.id: event for event in decisions}, {event.id: event.reward for event in rewards}
@@ -346,7 +346,7 @@ def check_nothing_lost(path: Path, customers: Sequence[Customer]) -> None:
         for name, reward in customer.rewards.items():
             assert got[name] == reward
         acknowledged += len(customer.decisions) + len(customer.rewards)
-    assert acknowledged > 10 * KILLS
+    assert acknowledged > 50
 
 
 # ------------------------------------------------------------------------------------ inside
@@ -404,7 +404,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
     assert (learner.rewards, learner.defaults, learner.lost) == (1, default is not None, default is None)
     assert learner.policy.updates == 1 + (default is not None)
     hub.stop()
-    check_fold(tmp_path / "log.db")
+    check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
 def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
     gram = learner.monitor.state()["arrays"]["past_gram"][0, 0]
     assert gram == pytest.approx(sum(np.outer(one, one) / 0.25 for one in expected))
     hub.stop()
-    check_fold(tmp_path / "log.db")
+    check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     assert found.lower_bound > 1.0 and found.alarm == 300 and "corrupted" in found.sentence
     assert 'robandit_corruption_proved{bandit="shop"}' in "\n".join(hub.metrics())
     hub.stop()
-    log = check_fold(tmp_path / "log.db")["shop"]
+    log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert isinstance(log[-1], Proved) and log[-1].lower_bound == found.lower_bound
     again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").certificate == found
@@ -472,7 +472,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
     assert not [one for one in found if isinstance(one, Exception)]
     write(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
     hub.stop()
-    log = check_fold(tmp_path / "log.db")["shop"]
+    log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert len(log) == 20
 
 
@@ -487,8 +487,32 @@ def test_a_full_disk_stops_it(tmp_path: Path) -> None:
     answered = [one for one in found if not isinstance(one, Refused)]
     assert found == answered + refused
     hub.stop()
-    log = check_fold(tmp_path / "log.db")["shop"]
+    log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert [event.id for event in log] == [one.decision_id for one in answered]
+
+
+def test_nobody_waits_for_a_service_that_can_not_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does who asks while it finds that out."""
+    hub = Hub(SQLiteStore(tmp_path / "log.db"))
+
+    def fail() -> None:
+        time.sleep(0.3)
+        raise StoreError("the disk is gone")
+
+    async def two_ask() -> list[Any]:
+        work = asyncio.create_task(hub.work())
+        await hub.create("shop", Settings(dim=3, noise_range=0.5), 7)
+        monkeypatch.setattr(hub._store, "commit", fail)
+        first = asyncio.create_task(hub.decide("shop", offer("first")))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(hub.decide("shop", offer("second")))
+        found = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 10.0)
+        await work
+        return found
+
+    found = asyncio.run(two_ask())
+    assert [one.status for one in found] == [503, 503] and hub.broken == "the disk is gone"
+    hub._store.close()
 
 
 def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:

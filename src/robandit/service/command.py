@@ -8,9 +8,12 @@ import logging
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robandit.catalogue import ConfigError
+
+if TYPE_CHECKING:
+    from robandit.service.store import Store
 
 _SERVE = """\
 Serve decisions over HTTP: which of these should I show, and what came of it. Every decision and every reward is on the
@@ -28,7 +31,13 @@ def add_commands(commands: Any) -> None:
     """Add them to a parser's subcommands."""
     raw = argparse.RawDescriptionHelpFormatter
     serve = commands.add_parser("serve", help="serve decisions over HTTP", description=_SERVE, formatter_class=raw)
-    serve.add_argument("--store", type=Path, default=Path("robandit.db"), help="the file (default %(default)s)")
+    serve.add_argument(
+        "--store",
+        default="robandit.db",
+        metavar="FILE|URL",
+        help="where all is kept: a file, or postgresql://USER@HOST/DATABASE, which several services may share "
+        "(default %(default)s)",
+    )
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     serve.add_argument("--port", type=int, default=8000, help="(default %(default)s; 0 for any that is free)")
     serve.add_argument("--keys", type=Path, metavar="FILE", help="who may do what; see `robandit key`")
@@ -64,7 +73,6 @@ def _serve(options: argparse.Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
-    from robandit.service.sqlite import SQLiteStore
     from robandit.service.store import StoreError
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
@@ -74,7 +82,7 @@ def _serve(options: argparse.Namespace) -> None:
         level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "text": "%(message)s"}'
     )
     try:
-        hub = Hub(SQLiteStore(options.store), look=Looker())
+        hub = Hub(_open(options.store), look=Looker())
     except StoreError as error:
         raise ConfigError(str(error)) from None
     server = uvicorn.Server(
@@ -98,6 +106,19 @@ def _serve(options: argparse.Namespace) -> None:
     server.run()
     if hub.broken is not None:
         raise OSError(f"stopped, since it can't write: {hub.broken}")
+
+
+def _open(store: str) -> Store:
+    """The store of this name; its password, if it has one, is told nobody."""
+    if not store.startswith(("postgresql://", "postgres://")):
+        from robandit.service.sqlite import SQLiteStore
+
+        return SQLiteStore(store)
+    try:
+        from robandit.service.postgres import PostgresStore
+    except ModuleNotFoundError:
+        raise ConfigError("a store in PostgreSQL needs: pip install 'robandit[postgres]'") from None
+    return PostgresStore(store)
 
 
 def _is_loopback(host: str) -> bool:

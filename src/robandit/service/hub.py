@@ -71,6 +71,7 @@ class Hub:
         """Why nothing can be written any more."""
         for entry in store.bandits():
             self._adopt(entry)
+        store.release()
 
     # Requests.
 
@@ -273,6 +274,8 @@ class Hub:
             self._wake.clear()
             jobs, self._jobs = self._jobs, []
             await self._group(jobs)
+        for job in self._jobs:  # which came meanwhile
+            job.answer.set_exception(Refused(503, _STOPPING))
 
     async def _group(self, jobs: Sequence[_Job]) -> None:
         """Do these one after the other, write what came of them at once, then answer all."""
