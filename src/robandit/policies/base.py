@@ -404,7 +404,8 @@ class Policy(ABC):
     def _propensities(self, offered: Floats | Region, search: Search | None = None) -> Floats:
         if not isinstance(offered, np.ndarray):
             raise ValueError("propensities need a finite decision set")
-        return (1.0 - self.exploration) * self._chances(offered, search) + self.exploration / offered.shape[1]
+        chances = (1.0 - self.exploration) * self._chances(offered, search) + self.exploration / offered.shape[1]
+        return np.minimum(chances, 1.0)  # a master's, which are sums, may be rounded to a little more
 
     def _pick(self, offered: Floats | Region, optimum: Optimum, draws: Floats) -> tuple[NDArray[np.intp], Bools]:
         """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""

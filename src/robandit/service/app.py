@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -18,12 +20,14 @@ from starlette.types import Receive, Scope, Send
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
-from robandit.service.types import Choice, Chosen, Creation, Feedback, Name, Outcomes, Problem
+from robandit.service.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
 LARGEST_BODY = 4 << 20
 """Bytes of a request."""
+_TOO_LARGE = f"a request may have up to {LARGEST_BODY:,} bytes"
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 413: {"Connection": "close"}, 429: {"Retry-After": "1"}}
 _ENCODE = msgspec.json.Encoder()
 
 
@@ -36,11 +40,11 @@ class Service:
 
     def __init__(self, hub: Hub, keys: Keys, *, stop: Callable[[], None] = lambda: None) -> None:
         self.hub, self._keys, self._stop = hub, keys, stop
-        self._rest = self._app()
         self._often: dict[str, tuple[str, Callable[[str, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
             "rewards": ("reward", self._reward),
         }
+        self._rest = self._app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
@@ -60,26 +64,28 @@ class Service:
     ) -> None:
         try:
             self._let_in(request.headers, role)
-            status, found = 200, await handle(name, await _body(request))
+            body = _ENCODE.encode(await handle(name, await _body(request)))
         except Exception as error:
-            status, found = _what_went_wrong(error, request)
-        body = _ENCODE.encode(found)
+            await _refusal(error, request)(request.scope, request.receive, send)
+            return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _app(self) -> Starlette:
         routes = [
             Route("/v1/bandits", self._guard("admin", self._list), methods=["GET"]),
-            Route("/v1/bandits/{name}", self._guard("admin", self._create), methods=["PUT"]),
-            Route("/v1/bandits/{name}", self._guard("admin", self._status), methods=["GET"]),
+            Route("/v1/bandits/{name}", self._guard("admin", self._bandit), methods=["GET", "PUT"]),
+            *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/log", self._guard("admin", self._log), methods=["GET"]),
             Route("/metrics", self._guard("admin", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/ready", self._health, methods=["GET"]),
         ]
-        return Starlette(routes=routes, lifespan=self._life)
+        app = Starlette(routes=routes, lifespan=self._life, exception_handlers={HTTPException: _no_such_call})
+        app.router.redirect_slashes = False  # it would send people wherever their Host header says
+        return app
 
     @asynccontextmanager
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
@@ -110,8 +116,7 @@ class Service:
                 self._let_in(request.headers, role)
                 return await handle(request)
             except Exception as error:
-                status, problem = _what_went_wrong(error, request)
-                return _answer(problem, status)
+                return _refusal(error, request)
 
         return guarded
 
@@ -128,9 +133,18 @@ class Service:
 
     # What is asked.
 
+    async def _bandit(self, request: Request) -> Response:
+        return await (self._create if request.method == "PUT" else self._status)(request)
+
     async def _create(self, request: Request) -> Response:
-        name = msgspec.convert(request.path_params["name"], Name)
-        wanted = msgspec.json.decode(await _body(request), type=Creation)
+        name = request.path_params["name"]
+        if not re.fullmatch(NAME, name):
+            raise Refused(
+                422, "a bandit's name has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
+            )
+        plain = msgspec.json.decode(await _body(request), type=dict[str, Any])
+        whole = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
+        wanted = msgspec.convert(whole, Creation)  # 1e6 is an integer, by JSON Schema as by common sense
         new = await self.hub.create(name, wanted.settings(), wanted.seed)
         return _answer(self.hub.status(name), 201 if new else 200)
 
@@ -157,7 +171,7 @@ class Service:
         return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, request: Request) -> Response:
-        return _answer(openapi())
+        return _answer(openapi(keys=bool(self._keys)))
 
     async def _health(self, request: Request) -> Response:
         if self.hub.broken is not None:
@@ -171,27 +185,61 @@ _FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
 
 async def _body(request: Request) -> bytes:
     """The body, unless it is too large; no more of it is read than that."""
-    body = bytearray()
+    body, declared = bytearray(), request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > LARGEST_BODY:
+        raise Refused(413, _TOO_LARGE)
     async for chunk in request.stream():
         body += chunk
         if len(body) > LARGEST_BODY:
-            raise Refused(413, f"a request may have up to {LARGEST_BODY:,} bytes")
+            raise Refused(413, _TOO_LARGE)
     return bytes(body)
 
 
+async def _elsewhere(request: Request) -> Response:
+    """`Service` answers these itself; their routes are here for who comes with another method."""
+    raise NotImplementedError
+
+
+async def _no_such_call(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path, allowed = request.url.path, (error.headers or {}).get("Allow", "")
+    why = f"{request.method} is not for {path}; {allowed} is" if allowed else f"there is nothing at {path}"
+    answer = _answer(Problem(error=why), error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+class _LastWord(Response):
+    """Said to somebody who goes on and on, who is heard a little longer: one who is cut off would not hear it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        heard, more = 0, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while more and heard < 2 * LARGEST_BODY:
+                    message = await receive()
+                    heard, more = heard + len(message.get("body", b"")), message.get("more_body", False)
+        await send({"type": "http.response.body", "body": b""})
+
+
 def _answer(value: Any, status: int = 200) -> Response:
-    return Response(_ENCODE.encode(value), status_code=status, media_type="application/json")
+    kind = _LastWord if status == 413 else Response
+    return kind(_ENCODE.encode(value), status, _HEADERS.get(status), media_type="application/json")
 
 
-def _what_went_wrong(error: Exception, request: Request) -> tuple[int, Problem]:
-    """The status and the words for it; what is our own fault goes into our own log."""
+def _refusal(error: Exception, request: Request) -> Response:
+    """The answer to what can't be; what is our own fault goes into our own log."""
     if isinstance(error, Refused):
-        return error.status, Problem(error=str(error))
+        return _answer(Problem(error=str(error)), error.status)
     if isinstance(error, msgspec.ValidationError):
-        return 422, Problem(error=str(error))
+        return _answer(Problem(error=str(error)), 422)
     if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError)):
-        return 400, Problem(error=f"this is not JSON in UTF-8: {error}")
+        return _answer(Problem(error=f"this is not JSON in UTF-8: {error}"), 400)
+    if isinstance(error, RecursionError):
+        return _answer(Problem(error="this is nested too deeply"), 400)
     if isinstance(error, ClientDisconnect):
-        return 400, Problem(error="the request ended too early")
+        return _answer(Problem(error="the request ended too early"), 400)
     log.error("a request to %s failed", request.url.path, exc_info=error)
-    return 500, Problem(error="something went wrong here; it is in the service's log")
+    return _answer(Problem(error="something went wrong here; it is in the service's log"), 500)

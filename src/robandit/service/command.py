@@ -73,6 +73,7 @@ def _serve(options: argparse.Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
+    from robandit.service.protocol import Connection
     from robandit.service.store import StoreError
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
@@ -88,6 +89,7 @@ def _serve(options: argparse.Namespace) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             "",
+            http=Connection,
             host=options.host,
             port=options.port,
             lifespan="on",

@@ -181,8 +181,10 @@ class Hub:
         names = [action.id for action in choice.actions]
         known = None if choice.decision_id is None else self._find(ward, choice.decision_id, final=False)
         if isinstance(known, Decided):
-            if known.actions != names:
+            if known.actions != names or known.features != choice.actions[known.index].features:
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
+            if known.source != choice.source:
+                raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
             return _answer(known)
         if len(set(names)) < len(names):
             raise Refused(422, "the ids of actions must differ")

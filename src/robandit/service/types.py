@@ -11,11 +11,12 @@ from msgspec import Meta
 from robandit.policies import POLICIES
 from robandit.service.history import Bucket
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="letters, digits, . _ -")]
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a bandit may be called."""
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Label = Annotated[str, Meta(max_length=128)]
-Positive = Annotated[float, Meta(gt=0, le=1e9)]
-Share = Annotated[float, Meta(gt=0, lt=1)]
+Positive = Annotated[float, Meta(ge=1e-9, le=1e9)]
+Share = Annotated[float, Meta(ge=1e-9, lt=1)]
 Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
@@ -23,10 +24,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A bandit: how it decides, what it assumes, and how long it waits for rewards."""
 
     dim: Annotated[int, Meta(ge=1, le=1000, description="features of an action")]
-    policy: Annotated[str, Meta(description="one of `robandit policies`")] = "sceptic"
+    policy: Annotated[
+        str, Meta(description="one of `robandit policies`", extra_json_schema={"enum": sorted(POLICIES)})
+    ] = "sceptic"
     horizon: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
     noise_range: Annotated[
-        float, Meta(gt=0, le=1e9, description="R: rewards differ from their mean by at most this")
+        float, Meta(ge=1e-9, le=1e9, description="R: rewards differ from their mean by at most this")
     ] = 1.0
     action_bound: Positive = 1.0
     parameter_bound: Positive = 1.0
@@ -34,13 +37,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delta: Share = 0.05
     radius_scale: Positive | None = None
     exploration: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    corruption: Annotated[float, Meta(ge=0, le=1e9, description="C, for policies that are told it")] | None = None
+    corruption: (
+        Annotated[
+            float,
+            Meta(
+                ge=0,
+                le=1e9,
+                description="C, for policies that are told it",
+                extra_json_schema={"anyOf": [{"const": 0}, {"minimum": 1e-9}]},
+            ),
+        ]
+        | None
+    ) = None
     noise: (
-        Annotated[float, Meta(gt=0, le=1e9, description="the noise's sub-Gaussian scale, for the monitor")] | None
+        Annotated[float, Meta(ge=1e-9, le=1e9, description="the noise's sub-Gaussian scale, for the monitor")] | None
     ) = None
     sources: Annotated[int, Meta(ge=0, le=10_000, description="sources that the monitor tells apart")] = 0
     reward_window: Annotated[float, Meta(gt=0, le=1e9, description="seconds that a reward may take")] = 86_400.0
     default_reward: Annotated[Reward, Meta(description="where none came; left out: none")] | None = None
+
+    def __post_init__(self) -> None:
+        if self.corruption is not None and 0 < self.corruption < 1e-9:
+            raise ValueError(f"corruption must be 0, or at least 1e-9, got {self.corruption}")
 
     def for_policy(self) -> dict[str, Any]:
         """The settings that its policy has."""
@@ -93,7 +111,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decision_id: str
     action_id: str
     index: int
-    propensity: float
+    propensity: Annotated[float, Meta(gt=0, le=1)]
     round: int
 
 
@@ -104,11 +122,14 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reward: Reward
 
 
+OUTCOMES = ("accepted", "duplicate", "conflict", "expired", "unknown")
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a reward: accepted, duplicate (the same again), conflict (another before), expired or unknown."""
 
     decision_id: str
-    status: str
+    status: Annotated[str, Meta(extra_json_schema={"enum": [*OUTCOMES]})]
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
