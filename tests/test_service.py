@@ -161,6 +161,8 @@ def everything(server: Server) -> Any:
     return seen | {"now": 0}, server.ask("GET", "/v1/bandits/shop/log"), server.ask("GET", "/v1/bandits")
 
 
+ONE = {"id": "a", "features": [0.1, 0.2, 0.3]}
+FIRST = {"actions": [ONE], "decision_id": "first"}
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/bandits/shop/decisions", b"{", 400, "not JSON"),
     ("POST", "/v1/bandits/shop/decisions", b"\xff\xfe{}", 400, "not JSON"),
@@ -197,22 +199,68 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/v1/bandits/other", {"dim": 2, "sead": 1}, 422, "sead"),
     ("PUT", "/v1/bandits/sp%20ace", {"dim": 2}, 422, ""),
     ("GET", "/v1/bandits/nobody", None, 404, "nobody"),
-    ("GET", "/v1/nothing", None, 404, ""),
-    ("DELETE", "/v1/bandits/shop", None, 405, ""),
+    ("GET", "/v1/nothing", None, 404, "nothing"),
+    ("DELETE", "/v1/bandits/shop", None, 405, "GET"),
+    ("GET", "/v1/bandits/shop/decisions", None, 405, "POST"),
+    ("POST", "/v1/bandits/shop", {}, 405, "PUT"),
+    # Names.
+    ("GET", "/v1/bandits/SHOP", None, 404, "SHOP"),
+    ("PUT", "/v1/bandits/shop%0A", SHOP, 422, "name"),
+    ("PUT", "/v1/bandits/caf%C3%A9", SHOP, 422, "name"),
+    ("PUT", "/v1/bandits/" + "x" * 65, SHOP, 422, "name"),
+    ("PUT", "/v1/bandits/-rf", SHOP, 422, "name"),
+    # Ids that were there before.
+    ("PUT", "/v1/bandits/shop", {**SHOP, "seed": 8}, 409, "other settings"),
+    ("POST", "/v1/bandits/shop/decisions", {**FIRST, "actions": [{**ONE, "id": "b"}]}, 409, "other actions"),
+    ("POST", "/v1/bandits/shop/decisions", {**FIRST, "actions": [{**ONE, "features": [0, 0, 0]}]}, 409, "other"),
+    ("POST", "/v1/bandits/shop/decisions", {**FIRST, "actions": [ONE, ONE]}, 409, "other actions"),
+    ("POST", "/v1/bandits/shop/decisions", {**FIRST, "source": "web"}, 409, "source"),
+    ("POST", "/v1/bandits/shop/decisions", FIRST, 200, "first"),
+    # Ids and numbers of an odd size.
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [{**ONE, "id": ""}]}, 422, "id"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [{**ONE, "id": "x" * 129}]}, 422, "id"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [ONE], "decision_id": "x" * 129}, 422, "decision_id"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [ONE], "source": "x" * 129}, 422, "source"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [{**ONE, "sigma": 0}]}, 422, "sigma"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [{**ONE, "sigma": 1e10}]}, 422, "sigma"),
+    ("POST", "/v1/bandits/shop/decisions", {"actions": [{**ONE, "features": [0.1] * 1001}]}, 422, "features"),
+    (
+        "POST",
+        "/v1/bandits/shop/decisions",
+        {"actions": [{**ONE, "features": [0, 0, 1.001]}]},
+        422,
+        "action_bound",
+    ),
+    ("POST", "/v1/bandits/shop/rewards", b'{"decision_id": "first", "reward": 1e999}', 422, "out of range"),
+    ("POST", "/v1/bandits/shop/rewards", b'{"decision_id": "first", "reward": NaN}', 400, "not JSON"),
+    ("POST", "/v1/bandits/shop/rewards", b"", 400, "not JSON"),
+    ("POST", "/v1/bandits/nobody/rewards", {"decision_id": "first", "reward": 1}, 404, "nobody"),
+    # All of a batch, or nothing.
+    ("POST", "/v1/bandits/shop/rewards", [{"decision_id": "first", "reward": 1}, {"decision_id": "x"}], 422, "[1]"),
+    ("PUT", "/v1/bandits/other", [], 422, "object"),
+    ("PUT", "/v1/bandits/other", b'{"dim": 2, "noise_range": NaN}', 400, "not JSON"),
+    ("PUT", "/v1/bandits/other", {"dim": 2.5}, 422, "dim"),
+    ("PUT", "/v1/bandits/other", {"dim": "2"}, 422, "dim"),
+    ("PUT", "/v1/bandits/other", {"dim": 10**30}, 422, "dim"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "noise_range": 1e-300}, 422, "noise_range"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "corruption": 1e-300}, 422, "corruption"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "delta": 1}, 422, "delta"),
+    ("PUT", "/v1/bandits/other", b'{"dim": ' + b"[" * 100_000, 400, "nested"),
 ]
 
 
 def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
-    assert server.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
-    offer = {"actions": [{"id": "a", "features": [0.1, 0.2, 0.3]}], "decision_id": "first"}
-    assert server.ask("POST", "/v1/bandits/shop/decisions", offer)[0] == 200
+    assert server.ask("PUT", "/v1/bandits/shop", {**SHOP, "seed": 7})[0] == 201
+    assert server.ask("POST", "/v1/bandits/shop/decisions", FIRST)[0] == 200
     before = everything(server)
     for method, path, body, status, word in BAD:
         found, answer = server.ask(method, path, body)
         assert found == status and word in str(answer), (path, body, found, answer)
         assert "Traceback" not in str(answer)
-    many = {"actions": [{"id": str(i), "features": [0, 0, 0]} for i in range(20_000)]}
-    assert server.ask("POST", "/v1/bandits/shop/decisions", many)[0] == 422
+    for number, status, word in ((10_001, 422, "10000"), (10**6, 413, "bytes")):
+        many = b'{"actions": [%b]}' % b", ".join(b'{"id": "%d", "features": [0,0,0]}' % i for i in range(number))
+        found, answer = server.ask("POST", "/v1/bandits/shop/decisions", many)
+        assert found == status and word in answer["error"]
     assert everything(server) == before
     assert server.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
@@ -238,15 +286,46 @@ def test_keys_and_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
             ("GET", "/metrics", None, "admin"),
         ]
         for method, path, body, role in requests:
-            assert server.ask(method, path, body)[0] == 401
-            assert server.ask(method, path, body, "wrong")[0] == 401
+            for wrong in (None, "wrong", secrets["admin"][:-1], secrets["admin"] + "x", "\xff" * 9):
+                status, answer = server.ask(method, path, body, wrong)
+                assert status == 401 and "needs a key" in answer["error"]
             for other in ("decide", "reward"):
                 if other != role:
-                    assert server.ask(method, path, body, secrets[other])[0] == 403
+                    status, answer = server.ask(method, path, body, secrets[other])
+                    assert status == 403 and repr(role) in answer["error"]
             assert server.ask(method, path, body, secrets[role])[0] in (200, 201)
         assert server.ask("GET", "/health")[0] == 200
     finally:
         server.kill()
+
+
+def test_numbers_at_the_edge(server: Server, tmp_path: Path) -> None:
+    """What is small, large or alone is no mistake."""
+    made = {"dim": 2.0, "horizon": 1e6, "action_bound": 3, "exploration": 0.5}
+    assert server.ask("PUT", "/v1/bandits/" + "x" * 64, made)[0] == 201  # whole numbers, however they are written
+    assert server.ask("PUT", "/v1/bandits/" + "x" * 64, {**made, "dim": 2, "horizon": 1_000_000})[0] == 200
+    features = [[1e-300, 5e-324], [0.0, -0.0], [3.0, 0.0], [1.8, 2.4], [-3, 0]]
+    for sigma in (None, 1e-300, 1e9):
+        for some in (features[:1], features):
+            actions = [{"id": str(i), "features": one, "sigma": sigma} for i, one in enumerate(some)]
+            status, answer = server.ask("POST", f"/v1/bandits/{'x' * 64}/decisions", {"actions": actions})
+            assert status == 200 and (len(some) > 1 or answer["propensity"] == 1.0), answer
+            for reward in (1e9, -1e9):
+                given = {"decision_id": answer["decision_id"], "reward": reward}
+                assert server.ask("POST", f"/v1/bandits/{'x' * 64}/rewards", given)[0] == 200
+    status, seen = server.ask("GET", "/v1/bandits/" + "x" * 64)
+    assert status == 200 and None not in seen["estimate"] + seen["uncertainty"]
+    assert server.stop()
+    check_fold(SQLiteStore(tmp_path / "log.db"))
+
+
+def test_a_horizon_that_is_over_is_no_error(server: Server) -> None:
+    """It is said once."""
+    assert server.ask("PUT", "/v1/bandits/b", {"dim": 3, "horizon": 2, "policy": "multi-level-weighted-oful"})[0] == 201
+    for _ in range(6):
+        assert server.ask("POST", "/v1/bandits/b/decisions", {"actions": [ONE]})[0] == 200
+    server.process.terminate()
+    assert server.process.stderr is not None and server.process.stderr.read().count("horizon of 2 rounds is over") == 1
 
 
 def test_it_listens_elsewhere_only_with_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -405,6 +484,42 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
     assert learner.policy.updates == 1 + (default is not None)
     hub.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
+
+
+def test_ids_that_come_again(tmp_path: Path) -> None:
+    """Within a batch, after the window, and in another bandit."""
+    now = [1000.0]
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
+    settings = Settings(dim=3, noise_range=0.5, reward_window=60.0)
+
+    def rewards(name: str, *values: float, bandit: str = "shop") -> Callable[[], Any]:
+        return lambda: hub.reward(bandit, [Feedback(decision_id=name, reward=value) for value in values])
+
+    async def later(seconds: float) -> None:
+        now[0] += seconds
+
+    found = working(
+        hub,
+        lambda: hub.create("shop", settings, 7),
+        lambda: hub.create("Shop", settings, 7),
+        lambda: hub.decide("shop", offer("one")),
+        lambda: hub.decide("shop", offer("two")),
+        rewards("one", 0.1, 0.1, 0.2),
+        rewards("one", 0.1, bandit="Shop"),
+        lambda: hub.decide("Shop", offer("one")),
+        rewards("one", 0.2, bandit="Shop"),
+        lambda: later(1e6),
+        rewards("two", 0.1, 0.1),
+        lambda: hub.decide("shop", offer("two")),  # a retry that comes late is one still
+        lambda: later(-2e6),
+        rewards("two", 0.1),
+    )
+    statuses = [[one.status for one in found[i]] for i in (4, 5, 7, 9, 12)]
+    assert statuses == [["accepted", "duplicate", "conflict"], ["unknown"], ["accepted"], ["expired"] * 2, ["expired"]]
+    assert found[10] == found[3] and found[6].round == 1
+    hub.stop()
+    logs = check_fold(SQLiteStore(tmp_path / "log.db"))
+    assert [len(logs[name]) for name in ("shop", "Shop")] == [4, 2]
 
 
 def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
@@ -577,11 +692,10 @@ def test_the_five_minutes_of_the_docs(server: Server) -> None:
 
 def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
     _, document = server.ask("GET", "/openapi.json")
+    bandit = "/v1/bandits/{name}"
     assert set(document["paths"]) == {
-        "/v1/bandits",
-        "/v1/bandits/{name}",
-        "/v1/bandits/{name}/decisions",
-        "/v1/bandits/{name}/rewards",
+        *("/v1/bandits", bandit, f"{bandit}/decisions", f"{bandit}/rewards", f"{bandit}/log"),
+        *("/metrics", "/health", "/ready", "/openapi.json"),
     }
     page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in Settings.__struct_fields__)

@@ -218,7 +218,7 @@ class _LastWord(Response):
         heard, more = 0, True
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                while more and heard < 2 * LARGEST_BODY:
+                while more and heard < 16 * LARGEST_BODY:
                     message = await receive()
                     heard, more = heard + len(message.get("body", b"")), message.get("more_body", False)
         await send({"type": "http.response.body", "body": b""})
