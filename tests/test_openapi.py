@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from robandit.cli import main
+from robandit.policies import POLICIES
+from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
+from robandit.service.types import TOLD, Settings
 from test_service import Server
 
 pytest.importorskip("schemathesis")
@@ -70,3 +73,12 @@ def test_it_asks_for_keys_only_where_they_are_needed() -> None:
     assert closed["security"] == [{"key": []}] and "security" not in wide
     free = [path for path, calls in closed["paths"].items() if calls.get("get", {}).get("security") == []]
     assert free == ["/health", "/ready", "/openapi.json"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_must_be_told_the_corruption(policy: str) -> None:
+    if policy in TOLD:
+        with pytest.raises(ValueError, match=f"policy {policy} must be told `corruption`"):
+            Settings(dim=2, policy=policy)
+    else:
+        assert Learner(Settings(dim=2, policy=policy), 7).policy.rounds == 0

@@ -245,6 +245,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/v1/bandits/other", {"dim": 2, "noise_range": 1e-300}, 422, "noise_range"),
     ("PUT", "/v1/bandits/other", {"dim": 2, "corruption": 1e-300}, 422, "corruption"),
     ("PUT", "/v1/bandits/other", {"dim": 2, "delta": 1}, 422, "delta"),
+    ("PUT", "/v1/bandits/other", {"dim": 2, "policy": "robust-weighted-oful"}, 422, "must be told"),
     ("PUT", "/v1/bandits/other", b'{"dim": ' + b"[" * 100_000, 400, "nested"),
 ]
 

@@ -22,7 +22,7 @@ from test_service import check_fold, log_of
 
 WINDOW = 60.0
 NAMES = st.sampled_from(["shop", "Shop", "other"])
-IDS = st.sampled_from(["a", "b", "c", "d", "A", "é", "e\u0301", "\0", "1' OR 1", "x" * 128])
+IDS = st.sampled_from(["a", "A", "é", "e\u0301", "\0", "x" * 128])
 REWARDS = st.sampled_from([0.0, -0.0, 0.5, -1.0, 1e9, 5e-324])
 SOURCES = st.sampled_from([None, "", "web", "\0"])
 SETTINGS = {
@@ -92,7 +92,12 @@ class Model(RuleBasedStateMachine):
         known.clock = max(known.clock, self.now)
         known.answers[id], known.pending[id] = (choice, found), known.clock
 
-    @rule(name=NAMES, given=st.lists(st.tuples(IDS, REWARDS), max_size=4))
+    @rule(name=NAMES, id=IDS, value=REWARDS)
+    def reward_late(self, name: str, id: str, value: float) -> None:  # noqa: A002
+        self.now = max(self.now, self.known[name].clock) + WINDOW
+        self.reward(name, [(id, value)])
+
+    @rule(name=NAMES, given=st.lists(st.tuples(IDS, REWARDS), min_size=1, max_size=4))
     def reward(self, name: str, given: list[tuple[str, float]]) -> None:
         """Several at once, of which some may be the same."""
         self._expire(name)

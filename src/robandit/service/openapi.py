@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 import robandit
-from robandit.service.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
+from robandit.policies import POLICIES
+from robandit.service.types import NAME, TOLD, Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
 
 _NAME = {
     "name": "name",
@@ -36,6 +37,11 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, of a service with keys or of one that needs none."""
     types = (Creation, Settings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    free = {"properties": {"policy": {"enum": sorted(set(POLICIES) - set(TOLD))}}}
+    schemas["Creation"]["anyOf"] = [
+        free,
+        {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]},
+    ]
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "robandit", "version": robandit.__version__, "description": "Bandits that can't be bought."},

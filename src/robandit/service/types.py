@@ -13,6 +13,8 @@ from robandit.service.history import Bucket
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a bandit may be called."""
+TOLD = ("robust-weighted-oful",)
+"""Policies that can't do without being told the corruption."""
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Label = Annotated[str, Meta(max_length=128)]
 Positive = Annotated[float, Meta(ge=1e-9, le=1e9)]
@@ -57,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     default_reward: Annotated[Reward, Meta(description="where none came; left out: none")] | None = None
 
     def __post_init__(self) -> None:
+        if self.policy in TOLD and self.corruption is None:
+            raise ValueError(f"policy {self.policy} must be told `corruption`")
         if self.corruption is not None and 0 < self.corruption < 1e-9:
             raise ValueError(f"corruption must be 0, or at least 1e-9, got {self.corruption}")
 
