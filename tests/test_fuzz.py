@@ -199,6 +199,10 @@ WIRE: list[tuple[bytes, int]] = [
     (get(b"/v1/bandits/..%2f..%2fetc%2fpasswd"), 404),
     (get(b"/v1/bandits/SHOP"), 404),
     (get(b"/v1/bandits/shop%0a"), 404),
+    (get(b"/v1/bandits/shop/decisions%0a", b"POST"), 404),
+    (get(b"/v1/bandits//decisions", b"POST"), 400),
+    (b"GET /v1/nothing HTTP/1.1\r\nHost: [\r\nConnection: close\r\n\r\n", 404),
+    (b"DELETE /health HTTP/1.1\r\nHost: a:b@[::\r\nConnection: close\r\n\r\n", 405),
     (b"PUT /v1/bandits/new%0a HTTP/1.1\r\nContent-Length: 10\r\nConnection: close\r\n\r\n" + b'{"dim": 2}', 422),
     (post(ONE), 400),  # no length: no body
     (post(ONE, b"Content-Length: %d" % len(ONE)), 200),

@@ -109,6 +109,7 @@ ORDER = [
     "service.keys",
     "service.openapi",
     "service.app",
+    "service.protocol",
     "service.command",
     "cli",
     "__main__",

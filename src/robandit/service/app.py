@@ -196,13 +196,13 @@ async def _body(request: Request) -> bytes:
 
 
 async def _elsewhere(request: Request) -> Response:
-    """`Service` answers these itself; their routes are here for who comes with another method."""
-    raise NotImplementedError
+    """`Service` answers these itself; their routes are here for who comes with another method, or a newline."""
+    raise HTTPException(404)
 
 
 async def _no_such_call(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    path, allowed = request.url.path, (error.headers or {}).get("Allow", "")
+    path, allowed = request.scope["path"], (error.headers or {}).get("Allow", "")
     why = f"{request.method} is not for {path}; {allowed} is" if allowed else f"there is nothing at {path}"
     answer = _answer(Problem(error=why), error.status_code)
     answer.headers.update(error.headers or {})
@@ -241,5 +241,5 @@ def _refusal(error: Exception, request: Request) -> Response:
         return _answer(Problem(error="this is nested too deeply"), 400)
     if isinstance(error, ClientDisconnect):
         return _answer(Problem(error="the request ended too early"), 400)
-    log.error("a request to %s failed", request.url.path, exc_info=error)
+    log.error("a request to %s failed", request.scope["path"], exc_info=error)
     return _answer(Problem(error="something went wrong here; it is in the service's log"), 500)
