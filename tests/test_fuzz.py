@@ -10,7 +10,6 @@ import json
 import os
 import random
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,14 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
-from robandit.service.app import Service
-from robandit.service.hub import Hub
-from robandit.service.keys import Keys
-from robandit.service.protocol import Connection
 from robandit.service.sqlite import SQLiteStore
-from test_service import SHOP, Server, _free_port, check_fold, everything
+from test_service import SHOP, Server, check_fold, everything
 
 SECONDS = float(os.environ.get("ROBANDIT_FUZZ_SECONDS", "0"))
 ACTIONS = [{"id": "a", "features": [0.1, 0.2, 0.3]}, {"id": "b", "features": [0.3, 0.2, 0.1], "sigma": 0.5}]
@@ -309,28 +303,3 @@ def test_many_who_say_nothing(shop: Server) -> None:
     for link in links:
         link.close()
     assert shop.ask("GET", "/health")[0] == 200
-
-
-def test_patience_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who begins no request, or does not end it, is told so and hung up on; who is idle after one, by uvicorn."""
-    monkeypatch.setattr("robandit.service.protocol.PATIENCE", 0.3)
-    app = Service(Hub(SQLiteStore(tmp_path / "log.db")), Keys([]))
-    server = uvicorn.Server(uvicorn.Config(app, port=_free_port(), http=Connection, lifespan="on", log_config=None))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    address = ("127.0.0.1", server.config.port)
-    try:
-        for half in (b"", b"GET /health HT", post(ONE, b"Content-Length: 1000")):
-            with socket.create_connection(address, timeout=5) as link:
-                link.sendall(half)
-                assert link.recv(65536).startswith(b"HTTP/1.1 408 ") and not link.recv(65536)
-        with socket.create_connection(address, timeout=5) as link:
-            for _ in range(3):
-                link.sendall(b"GET /health HTTP/1.1\r\n\r\n")
-                assert b" 200 OK" in link.recv(65536)
-                time.sleep(0.4)  # between requests
-    finally:
-        server.should_exit = True
-        thread.join(20)
