@@ -109,6 +109,7 @@ ORDER = [
     "service.keys",
     "service.openapi",
     "service.app",
+    "service.logs",
     "service.command",
     "cli",
     "__main__",
@@ -143,6 +144,14 @@ def test_imports_flow_one_way() -> None:
 
 def test_the_core_imports_numpy_alone() -> None:
     code = "import sys, robandit; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'cvxpy') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_serving_imports_only_what_it_needs() -> None:
+    needed = "robandit.service.app, robandit.service.command, robandit.service.sqlite, uvicorn"
+    heavy = ("scipy", "matplotlib", "pyarrow", "joblib", "tqdm", "psycopg", "pandas")
+    code = f"import sys, {needed}; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import logging
 import os
 import random
 import shlex
@@ -28,6 +29,7 @@ from robandit.service.events import Closed, Decided, Event, Proved, Rewarded, de
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
+from robandit.service.logs import Lines
 from robandit.service.sqlite import SQLiteStore
 from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, events, write
 from robandit.service.types import Action, Choice, Feedback, Settings
@@ -216,6 +218,26 @@ def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
     assert everything(server) == before
     assert server.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
+
+
+def test_its_own_log_is_json(tmp_path: Path) -> None:
+    """Whatever is in it, and without secrets."""
+    assert main(["key", "me", "admin", "--keys", str(tmp_path / "keys.json")]) == 0
+    server = Server(tmp_path / "log.db", "--keys", str(tmp_path / "keys.json"))
+    server.ask("GET", "/v1/bandits", key="a wrong secret")
+    server.process.terminate()
+    server.process.wait(20)
+    assert server.process.stderr
+    text = server.process.stderr.read()
+    server._close()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines and all(line.keys() >= {"at", "level", "from", "text"} for line in lines)
+    assert "a wrong secret" not in text
+    record = logging.LogRecord(
+        "here", logging.ERROR, "", 0, 'a "quoted"\nname', None, (ValueError, ValueError(1), None)
+    )
+    line = json.loads(Lines().format(record))
+    assert line["text"] == 'a "quoted"\nname' and "ValueError: 1" in line["trace"]
 
 
 def test_keys_and_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
