@@ -107,6 +107,8 @@ ORDER = [
     "service.hub",
     "service.keys",
     "service.openapi",
+    "service.reference",
+    "service.pages",
     "service.app",
     "service.command",
     "cli",
