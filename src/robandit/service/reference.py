@@ -45,7 +45,10 @@ def reference(document: dict[str, Any], style: str) -> str:
     told: set[str] = set()
     sections = [_call(method, path, call, schemas, told, common) for method, path, call in calls]
     types = [_type(name, schema, answer=True) for name, schema in schemas.items() if name not in told]
-    links = [f'<li><a href="#{_anchor(method, path)}">{_title(method, path)}</a></li>' for method, path, _ in calls]
+    links = [
+        f'<li><a href="#{_anchor(method, path)}">{_title(method, path)}</a> {escape(call["summary"])}</li>'
+        for method, path, call in calls
+    ]
     others = [_row(f"<code>{escape(name)}</code>", escape(what)) for name, what in _OTHERS.items()]
     errors = [_answer(status, answer) for status, answer in common.items()]
     return _PAGE.format(
@@ -106,7 +109,8 @@ def _about(field: Schema) -> str:
 
 
 def _default(value: object) -> str:
-    return "optional" if value is None else f"default: {escape(str(value)).removesuffix('.0')}"
+    text = f"{value:,}".removesuffix(".0") if isinstance(value, int | float) else escape(str(value))
+    return "optional" if value is None else f"default: {text}"
 
 
 def _inline(text: str) -> str:
