@@ -327,6 +327,11 @@ def test_it_says_when_the_service_is_away(tmp_path: Path, browser: Browser) -> N
     try:
         expect(page.locator("#live")).to_have_text("● live", timeout=12_000)
         expect(page.locator("#away")).to_be_hidden()
+        page.route("**/v1/bandits", lambda route: route.fulfill(status=503, json={"error": f"no disk {LIE}"}))
+        expect(page.get_by_role("alert")).to_contain_text(f"The service can't answer: no disk {LIE}")
+        page.unroute("**/v1/bandits")
+        page.get_by_role("button", name="Try now").click()
+        expect(page.locator("#live")).to_have_text("● live")
         look.close(quiet=False)
     finally:
         again.kill()

@@ -164,7 +164,7 @@ def _names(schema: Schema, schemas: dict[str, Schema]) -> Iterator[str]:
 
 def _table(header: tuple[str, ...], rows: Iterable[str], label: str) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in header)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    table = f"<table class='{header[0].lower()}'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">{table}</div>'
 
 
