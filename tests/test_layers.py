@@ -108,6 +108,8 @@ ORDER = [
     "service.hub",
     "service.keys",
     "service.openapi",
+    "service.reference",
+    "service.pages",
     "service.app",
     "service.logs",
     "service.command",

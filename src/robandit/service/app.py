@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
+from robandit.service.pages import routes as pages
 from robandit.service.types import Choice, Chosen, Creation, Feedback, Name, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -78,6 +79,7 @@ class Service:
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/ready", self._health, methods=["GET"]),
+            *pages(),
         ]
         return Starlette(routes=routes, lifespan=self._life)
 
