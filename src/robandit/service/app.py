@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -47,7 +48,7 @@ class Service:
         if scope["type"] == "http" and scope["method"] == "POST":
             match scope["path"].split("/"):
                 case ["", "v1", "bandits", name, what] if what in self._often:
-                    await self._answer_often(name, *self._often[what], Request(scope, receive), send)
+                    await self._answer_often(name, *self._often[what], scope, receive, send)
                     return
         await self._rest(scope, receive, send)
 
@@ -56,14 +57,15 @@ class Service:
         name: str,
         role: str,
         handle: Callable[[str, bytes], Awaitable[Any]],
-        request: Request,
+        scope: Scope,
+        receive: Receive,
         send: Send,
     ) -> None:
         try:
-            self._let_in(request.headers, role)
-            status, found = 200, await handle(name, await _body(request))
+            self._let_in(scope, role)
+            status, found = 200, await handle(name, await _body(receive))
         except Exception as error:
-            status, found = _what_went_wrong(error, request)
+            status, found = _what_went_wrong(error, scope)
         body = _ENCODE.encode(found)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -109,18 +111,18 @@ class Service:
 
         async def guarded(request: Request) -> Response:
             try:
-                self._let_in(request.headers, role)
+                self._let_in(request.scope, role)
                 return await handle(request)
             except Exception as error:
-                status, problem = _what_went_wrong(error, request)
+                status, problem = _what_went_wrong(error, request.scope)
                 return _answer(problem, status)
 
         return guarded
 
-    def _let_in(self, headers: Mapping[str, str], role: str) -> None:
+    def _let_in(self, scope: Scope, role: str) -> None:
         if not self._keys:
             return
-        key = self._keys.find(headers)
+        key = self._keys.find(Headers(scope=scope))
         if key is None:
             raise Refused(401, "this needs a key: send the header `Authorization: Bearer KEY`")
         if key.role not in (role, "admin"):
@@ -132,7 +134,7 @@ class Service:
 
     async def _create(self, request: Request) -> Response:
         name = msgspec.convert(request.path_params["name"], Name)
-        wanted = msgspec.json.decode(await _body(request), type=Creation)
+        wanted = msgspec.json.decode(await _body(request.receive), type=Creation)
         new = await self.hub.create(name, wanted.settings(), wanted.seed)
         return _answer(self.hub.status(name), 201 if new else 200)
 
@@ -171,21 +173,26 @@ _CHOICE = msgspec.json.Decoder(Choice)
 _FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
 
 
-async def _body(request: Request) -> bytes:
+async def _body(receive: Receive) -> bytes:
     """The body, unless it is too large; no more of it is read than that."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY:
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        parts.append(part)
+        size, more = size + len(part), message.get("more_body", False)
+        if size > LARGEST_BODY:
             raise Refused(413, f"a request may have up to {LARGEST_BODY:,} bytes")
-    return bytes(body)
+    return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 def _answer(value: Any, status: int = 200) -> Response:
     return Response(_ENCODE.encode(value), status_code=status, media_type="application/json")
 
 
-def _what_went_wrong(error: Exception, request: Request) -> tuple[int, Problem]:
+def _what_went_wrong(error: Exception, scope: Scope) -> tuple[int, Problem]:
     """The status and the words for it; what is our own fault goes into our own log."""
     if isinstance(error, Refused):
         return error.status, Problem(error=str(error))
@@ -195,5 +202,5 @@ def _what_went_wrong(error: Exception, request: Request) -> tuple[int, Problem]:
         return 400, Problem(error=f"this is not JSON in UTF-8: {error}")
     if isinstance(error, ClientDisconnect):
         return 400, Problem(error="the request ended too early")
-    log.error("a request to %s failed", request.url.path, exc_info=error)
+    log.error("a request to %s failed", scope["path"], exc_info=error)
     return 500, Problem(error="something went wrong here; it is in the service's log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from ipaddress import ip_address
@@ -100,6 +101,8 @@ def _serve(options: argparse.Namespace) -> None:
     def stop() -> None:
         server.should_exit = True
 
+    gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
+    gc.set_threshold(20_000, 20, 20)
     server.config.app = Service(hub, keys, stop=stop)
     server.run()
     if hub.broken is not None:
