@@ -100,6 +100,8 @@ ORDER = [
     "service.history",
     "service.types",
     "service.events",
+    "calls",
+    "client",
     "service.learner",
     "service.store",
     "service.sqlite",
@@ -142,6 +144,17 @@ def test_imports_flow_one_way() -> None:
 
 def test_the_core_imports_numpy_alone() -> None:
     code = "import sys, robandit; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'cvxpy') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_the_client_needs_no_server() -> None:
+    """And is there only once it is asked for."""
+    code = (
+        "import sys, robandit; assert 'Client' in dir(robandit) and 'httpx' not in sys.modules and 'msgspec' not in "
+        "sys.modules; robandit.Client; "
+        "print([m for m in ('starlette', 'uvicorn', 'apsw', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
