@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -181,48 +181,52 @@ def words(shop: Shop, found: Any) -> str:
 
 
 @dataclass
-class Run:
-    rates: list[float]
-    regret: float
-    alarm: int | None
-    blamed: bool
-    """Whether the partner was, first."""
+class Runs:
+    """What came of many shops, one row each."""
+
+    rates: np.ndarray
+    regret: np.ndarray
+    alarms: list[int]
+    """The visits at which there was one."""
+    blamed: int
+    """How often the partner was, first of all sources."""
 
 
-def alone(shop: Shop, setting: Mapping[str, Any], seed: int) -> Run:
-    """The same without HTTP. The monitor is looked at whenever it has seen a tenth more."""
-    settings = Settings(**COMMON, **setting, horizon=len(shop.phase))
-    policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
-    monitor, seen, found = CorruptionMonitor(**settings.for_monitor()), 0, None
-    shown = np.zeros(len(shop.phase), dtype=int)
-    for group in shop.groups():
-        decisions = [policy.choose(shop.offers[t]) for t in group]
-        for t, decision in zip(group, decisions, strict=True):
-            shown[t] = decision.index
-            reward = shop.click(t, shown[t])
-            policy.update(decision, reward)
-            monitor.observe(shop.offers[t, shown[t]], reward, source=str(shop.source[t]))
-        if monitor.rounds > 1.1 * seen or group.stop == len(shop.phase):
+def alone(shops: Sequence[Shop], setting: Mapping[str, Any], seed: int = 0) -> Runs:
+    """The same without HTTP, all shops at once. A monitor is looked at whenever it has seen a tenth more."""
+    visits, rows = len(shops[0].phase), np.arange(len(shops))
+    settings = Settings(**COMMON, **setting, horizon=visits)
+    policy = POLICIES[settings.policy](**settings.for_policy(), trials=len(shops), seed=seed)
+    monitor, seen = CorruptionMonitor(**settings.for_monitor(), trials=len(shops)), 0
+    shown = np.zeros((len(shops), visits), dtype=int)
+    for group in shops[0].groups():
+        offers = {t: np.stack([shop.offers[t] for shop in shops]) for t in group}
+        decisions = {t: policy.choose(offers[t]) for t in group}
+        for t, decision in decisions.items():
+            shown[:, t] = decision.index
+            clicks = np.array([shop.click(t, shown[row, t]) for row, shop in enumerate(shops)])
+            policy.update(decision, clicks)
+            monitor.observe(offers[t][rows, shown[:, t]], clicks, source=[str(shop.source[t]) for shop in shops])
+        if monitor.rounds > 1.1 * seen or group.stop == visits:
             seen, found = monitor.rounds, monitor.certificate()
-    assert found is not None
-    rates, regret = shop.genuine(shown)
-    return Run(rates, regret, found.alarm, bool(found.sources) and found.sources[0].name == "partner")
+    rates, regret = zip(*(shop.genuine(products) for shop, products in zip(shops, shown, strict=True)), strict=True)
+    alarms = [one.alarm for one in found if one.alarm is not None]
+    blamed = sum(bool(one.sources) and one.sources[0].name == "partner" for one in found)
+    return Runs(np.array(rates), np.array(regret)[:, None], alarms, blamed)
 
 
 def measure(visits: int, seeds: int, bots: float, quiet: float) -> None:
     """The table of docs/client.md."""
-    print("| policy | before | during | after | regret | alarms | the partner blamed | first alarm, median |")
+    print("| policy | before | during | after | regret | alarms | partner blamed | first alarm, median visit |")
     print("|---|---|---|---|---|---|---|---|")
     shops = [Shop(visits, seed, bots=bots, quiet=quiet) for seed in range(seeds)]
     best = np.array([shop.genuine(shop.means.argmax(axis=1))[0] for shop in shops])
     print(f"| the best products | {spread(best)} | 0 | | | |")
-    for title, setting in MEASURED.items():
-        runs = [alone(shop, setting, seed) for seed, shop in enumerate(tqdm(shops, desc=title, leave=False))]
-        rates, regret = (np.array([run.rates for run in runs]), np.array([[run.regret] for run in runs]))
-        alarms = [run.alarm for run in runs if run.alarm is not None]
-        counts = f"{len(alarms)}/{seeds} | {sum(run.blamed for run in runs)}/{seeds}"
-        first = f"{np.median(alarms):.0f}" if alarms else ""
-        print(f"| {title} | {spread(rates)} | {spread(regret)} | {counts} | {first} |")
+    for title, setting in tqdm(MEASURED.items()):
+        runs = alone(shops, setting)
+        counts = f"{len(runs.alarms)}/{seeds} | {runs.blamed}/{seeds}"
+        first = f"{np.median(runs.alarms):.0f}" if runs.alarms else ""
+        print(f"| {title} | {spread(runs.rates)} | {spread(runs.regret)} | {counts} | {first} |", flush=True)
 
 
 def spread(numbers: np.ndarray) -> str:

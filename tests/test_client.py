@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import logging
 import pickle
 import re
+import sys
 import threading
 import time
 import traceback
@@ -18,7 +20,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import robandit
@@ -29,6 +31,7 @@ from robandit.service.events import Decided, Rewarded
 from test_service import SHOP, Server, check_fold
 
 MENU = {"red": [0.5, 0.0, 0.1], "blue": [0.0, 0.5, 0.1]}
+ROOT = Path(__file__).parents[1]
 KEY = "s3cret-k3y-of-the-shop"
 
 
@@ -113,7 +116,7 @@ def test_many_at_once(service: Server) -> None:
 
     async def customer(client: AsyncClient, number: int) -> tuple[str, str]:
         chosen = await client.decide("crowd", MENU, source=f"s{number % 3}")
-        return chosen.decision_id, (await client.reward("crowd", chosen.decision_id, number)).status
+        return chosen.decision_id, (await client.reward("crowd", chosen.decision_id, number / 50)).status
 
     async def crowd() -> None:
         async with AsyncClient(url(service)) as client:
@@ -203,20 +206,21 @@ class Fake:
         return ("accepted" if new else "duplicate") if same else "conflict"
 
 
-def client_of(fake: Fake, **settings: Any) -> Client:
-    return Client(transport=httpx.MockTransport(fake), **settings)
+def client_of(fake: Fake, retries: int = 8) -> Client:
+    return Client(transport=httpx.MockTransport(fake), retries=retries)
 
 
 FAULTS = st.lists(st.sampled_from(["lost", "stopping", "unsent", "busy"]), max_size=5)
 
 
 @given(FAULTS, FAULTS, st.integers(0, 4))
+@settings(deadline=None)
 def test_whatever_is_lost_counts_once(first: list[str], second: list[str], retries: int) -> None:
     """Same ids in every attempt, no more attempts than allowed, and one decision, one reward in the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_FIRST", 0.0)
-        fake, settings = Fake(*first), {"retries": retries}
-        with client_of(fake, **settings) as client:
+        fake = Fake(*first)
+        with client_of(fake, retries=retries) as client:
             if len(first) > retries:
                 with pytest.raises(ServiceError):
                     client.decide("shop", MENU)
@@ -330,7 +334,7 @@ def test_garbage_is_no_answer(body: bytes) -> None:
             client.reward("shop", "visit", 1.0)
         if body:
             with pytest.raises(ServiceError):
-                list(client.log("shop")) or client.status("shop")
+                list(client.log("shop"))
     refused = httpx.MockTransport(lambda request: httpx.Response(500, content=body))
     with Client(transport=refused) as client, pytest.raises(ServiceError) as caught:
         client.status("shop")
@@ -406,7 +410,7 @@ def test_a_wrong_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         server.kill()
 
 
-# ------------------------------------------------------------------------------------ the package and the page
+# ------------------------------------------------------------------------------------ package, page and example
 
 
 def test_where_it_is_found() -> None:
@@ -423,3 +427,64 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(robandit, "import_module", missing)
     with pytest.raises(ImportError, match=r"needs httpx as well: pip install 'robandit\[client\]'"):
         _ = robandit.Client
+
+
+def test_the_code_of_the_docs(service: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block of docs/client.md, one after the other."""
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block.replace("http://localhost:8000", url(service)), names)
+    assert len(blocks) == 3 and capsys.readouterr().out.split() == ["accepted", "20", "Decided"]
+    with Client(url(service)) as client:
+        assert client.status("shop").rewards == 21
+
+
+@pytest.fixture(scope="module")
+def shop() -> Any:
+    spec = importlib.util.spec_from_file_location("shop", ROOT / "examples" / "shop.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["shop"] = module  # where its dataclass looks
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_shop(shop: Any, service: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """The worked example, with few visits: what was served is what the same policies do on their own."""
+    shop.main(["--visits", "150", "--seed", "3", "--url", url(service)])
+    printed = capsys.readouterr().out
+    assert "The dashboard is at" in printed and printed.count("The monitor of the") == 2
+    visits = shop.Shop(150, 3, bots=0.7, quiet=0.08)
+    for label, setting in shop.SHOWN.items():
+        runs = shop.alone([visits], setting, 3)
+        (line,) = [line.split() for line in printed.splitlines() if line.strip().startswith(f"{label}:")]
+        assert line[-4:] == [f"{number:.0f}" for number in (*runs.rates[0], *runs.regret[0])]
+    with Client(url(service)) as client:
+        served = [name for name in client.bandits() if name.startswith("shop-")]
+        assert [client.status(name).rewards for name in served] == [150, 150]
+
+
+def test_the_shop_measured(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.main(["--visits", "100", "--seeds", "2"])
+    assert len(capsys.readouterr().out.splitlines()) == 3 + len(shop.MEASURED)
+
+
+def test_the_shop_on_its_own(shop: Any) -> None:
+    """Its own service is up when it is needed, and gone afterwards."""
+    with shop.service(None) as address, Client(address) as client:
+        assert client.bandits() == []
+    with Client(address, retries=0) as client, pytest.raises(ServiceError, match="no answer"):
+        client.bandits()
+
+
+def test_what_bots_do(shop: Any) -> None:
+    visits = shop.Shop(2000, 1, bots=0.7, quiet=0.1)
+    bots = np.flatnonzero(visits.bot)
+    assert set(visits.phase[bots]) == {1} and set(visits.source[bots]) == {"partner"} and 250 < len(bots) < 310
+    rival = visits.offers[..., 4] > 0
+    assert all(visits.click(t, k) == rival[t, k] for t in bots[:50] for k in range(8))
+    assert (
+        visits.means.min() >= 0.0 and visits.means.max() <= 1.0 and (visits.offers**2).sum(axis=-1).max() <= 1.0 + 1e-12
+    )

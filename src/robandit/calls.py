@@ -233,6 +233,11 @@ class Lines:
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ServiceError(200, f"this is no log of a decision service: {error}") from None
 
+    def end(self) -> None:
+        """There is no more; was that the end of a line?"""
+        if self._rest:
+            raise broken_off("in the middle of a line")
 
-def broken_off(error: Exception) -> ServiceError:
-    return ServiceError(None, f"the log broke off, begin again: {error!r}")
+
+def broken_off(why: object) -> ServiceError:
+    return ServiceError(None, f"the log broke off, read it again from its beginning: {why}")

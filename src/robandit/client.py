@@ -81,8 +81,9 @@ class Client:
         try:
             for piece in response.iter_bytes():
                 yield from lines.feed(piece)
+            lines.end()
         except httpx.TransportError as error:
-            raise broken_off(error) from error
+            raise broken_off(repr(error)) from error
         finally:
             response.close()
 
@@ -173,8 +174,9 @@ class AsyncClient:
             async for piece in response.aiter_bytes():
                 for event in lines.feed(piece):
                     yield event
+            lines.end()
         except httpx.TransportError as error:
-            raise broken_off(error) from error
+            raise broken_off(repr(error)) from error
         finally:
             await response.aclose()
 
