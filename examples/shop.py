@@ -114,7 +114,7 @@ def service(url: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "shop.db")
         command = [sys.executable, "-m", "robandit", "serve", "--store", store, "--port", port]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # Ctrl-C is for us
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -253,15 +253,14 @@ def main(arguments: list[str] | None = None) -> None:
     if options.seeds is not None:
         measure(options.visits, options.seeds, options.bots, options.quiet)
         return
-    with service(options.url) as url, Client(url, key=options.key) as client:
-        show(client, url, options)
-        if options.hold:
-            print(f"\nStill serving at {url}/ until Ctrl-C.")
-            try:
-                while True:
-                    time.sleep(3600.0)
-            except KeyboardInterrupt:
-                print()
+    try:
+        with service(options.url) as url, Client(url, key=options.key) as client:
+            show(client, url, options)
+            while options.hold:
+                print(f"\nStill serving at {url}/ until Ctrl-C.")
+                time.sleep(1e6)
+    except KeyboardInterrupt:
+        print()
 
 
 if __name__ == "__main__":

@@ -258,6 +258,13 @@ def test_a_duplicate_of_our_own_was_accepted(
     assert [one.status for one in found] == expected
 
 
+def test_behind_a_proxy_with_a_path() -> None:
+    fake = Fake()
+    with Client("https://example.org/robandit/", transport=httpx.MockTransport(fake)) as client:
+        client.decide("shop", MENU)
+    assert str(fake.requests[0].url) == "https://example.org/robandit/v1/bandits/shop/decisions"
+
+
 def test_many_rewards_go_in_parts() -> None:
     fake = Fake()
     with client_of(fake) as client:
@@ -425,6 +432,8 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         raise ModuleNotFoundError("No module named 'httpx'", name="httpx")
 
     monkeypatch.setattr(robandit, "import_module", missing)
+    monkeypatch.setattr(robandit, "find_spec", lambda name: None)
+    assert "Client" not in dir(robandit)
     with pytest.raises(ImportError, match=r"needs httpx as well: pip install 'robandit\[client\]'"):
         _ = robandit.Client
 

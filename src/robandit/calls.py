@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -132,8 +131,8 @@ class Calls:
 
     def _insist(self, ask: Ask) -> Plan[Reply]:
         """Ask until there is an answer that will not change, or the retries or the time are used up."""
-        end, unsure = time.monotonic() + self._deadline, False
-        for attempt in count():
+        end, unsure, attempt = time.monotonic() + self._deadline, False, 0
+        while True:
             left = max(0.001, end - time.monotonic())
             answer = yield ask._replace(timeout=min(self._timeout, left))
             if isinstance(answer, httpx.Response) and answer.is_success:
@@ -143,7 +142,7 @@ class Calls:
                 raise self._error(answer) from (answer if isinstance(answer, Exception) else None)
             unsure |= not isinstance(answer, _UNSENT) and getattr(answer, "status_code", 503) == 503
             yield wait
-        raise AssertionError  # count() does not end
+            attempt += 1
 
     def _wait(self, attempt: int, answer: httpx.Response | httpx.TransportError | None) -> float | None:
         """The seconds to the next attempt; None if there is no point in one."""
