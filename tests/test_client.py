@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 import pickle
 import re
-import sys
 import threading
 import time
 import traceback
@@ -417,7 +415,7 @@ def test_a_wrong_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         server.kill()
 
 
-# ------------------------------------------------------------------------------------ package, page and example
+# ------------------------------------------------------------------------------------ the package and the page
 
 
 def test_where_it_is_found() -> None:
@@ -448,52 +446,3 @@ def test_the_code_of_the_docs(service: Server, capsys: pytest.CaptureFixture[str
     assert len(blocks) == 3 and capsys.readouterr().out.split() == ["accepted", "20", "Decided"]
     with Client(url(service)) as client:
         assert client.status("shop").rewards == 21
-
-
-@pytest.fixture(scope="module")
-def shop() -> Any:
-    spec = importlib.util.spec_from_file_location("shop", ROOT / "examples" / "shop.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["shop"] = module  # where its dataclass looks
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_shop(shop: Any, service: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """The worked example, with few visits: what was served is what the same policies do on their own."""
-    shop.main(["--visits", "150", "--seed", "3", "--url", url(service)])
-    printed = capsys.readouterr().out
-    assert "The dashboard is at" in printed and printed.count("The monitor of the") == 2
-    visits = shop.Shop(150, 3, bots=0.7, quiet=0.08)
-    for label, setting in shop.SHOWN.items():
-        runs = shop.alone([visits], setting, 3)
-        (line,) = [line.split() for line in printed.splitlines() if line.strip().startswith(f"{label}:")]
-        assert line[-4:] == [f"{number:.0f}" for number in (*runs.rates[0], *runs.regret[0])]
-    with Client(url(service)) as client:
-        served = [name for name in client.bandits() if name.startswith("shop-")]
-        assert [client.status(name).rewards for name in served] == [150, 150]
-
-
-def test_the_shop_measured(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    shop.main(["--visits", "100", "--seeds", "2"])
-    assert len(capsys.readouterr().out.splitlines()) == 3 + len(shop.MEASURED)
-
-
-def test_the_shop_on_its_own(shop: Any) -> None:
-    """Its own service is up when it is needed, and gone afterwards."""
-    with shop.service(None) as address, Client(address) as client:
-        assert client.bandits() == []
-    with Client(address, retries=0) as client, pytest.raises(ServiceError, match="no answer"):
-        client.bandits()
-
-
-def test_what_bots_do(shop: Any) -> None:
-    visits = shop.Shop(2000, 1, bots=0.7, quiet=0.1)
-    bots = np.flatnonzero(visits.bot)
-    assert set(visits.phase[bots]) == {1} and set(visits.source[bots]) == {"partner"} and 250 < len(bots) < 310
-    rival = visits.offers[..., 4] > 0
-    assert all(visits.click(t, k) == rival[t, k] for t in bots[:50] for k in range(8))
-    assert (
-        visits.means.min() >= 0.0 and visits.means.max() <= 1.0 and (visits.offers**2).sum(axis=-1).max() <= 1.0 + 1e-12
-    )
