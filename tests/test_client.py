@@ -26,6 +26,7 @@ from robandit import calls
 from robandit.calls import Ask, Calls
 from robandit.client import AsyncClient, Client, ServiceError
 from robandit.service.events import Decided, Rewarded
+from robandit.service.sqlite import SQLiteStore
 from test_service import SHOP, Server, check_fold
 
 MENU = {"red": [0.5, 0.0, 0.1], "blue": [0.0, 0.5, 0.1]}
@@ -79,7 +80,7 @@ def test_refusals_are_errors_that_say_why(service: Server) -> None:
             (lambda: list(client.log("nobody")), 404, "no bandit 'nobody'"),
             (lambda: client.create("strict", dim=4), 409, "other settings"),
             (lambda: client.decide("strict", []), 422, "actions"),
-            (lambda: client.decide("strict", np.eye(2)), 422, "(2, 2)"),
+            (lambda: client.decide("strict", np.eye(2)), 422, "has 2 features"),
             (lambda: client.decide("strict", {"a": [float("nan"), 0, 0]}), 422, "features"),
             (lambda: client.reward("strict", "visit", float("nan")), 422, "reward"),
         ):
@@ -158,7 +159,7 @@ def test_a_service_that_is_killed(tmp_path: Path) -> None:
             after += back.is_set()
     killer.join()
     servers[-1].kill()
-    log = check_fold(path)["shop"]
+    log = check_fold(SQLiteStore(path))["shop"]
     made = {event.id: event for event in log if isinstance(event, Decided)}
     assert made.keys() == decided.keys() and len(log) == 2 * len(made)
     assert all(made[name].round == chosen.round for name, chosen in decided.items())
