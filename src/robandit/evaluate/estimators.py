@@ -18,8 +18,7 @@ import numpy as np
 from robandit.policies.inputs import Ints
 from robandit.ridge import Floats
 
-BLOCKS = 50
-"""How often the reward model of `predict` is fitted anew."""
+_BLOCKS = 50  # as often, and at first more often, the reward model of `predict` is fitted anew
 _LAMBDA = 1.0  # its ridge, as the policies have it for ‖μ*‖ ≤ 1
 _RATES = 0.95 * 0.5 ** np.arange(20.0)  # λ of `lower_bound`, of which it picks the best: each is for another variance
 
@@ -129,10 +128,16 @@ def predict(offered: Floats, starts: Ints, index: Ints, rewards: Floats, since: 
     taken = lifted[starts[:-1] + index]  # (n, d + 1)
     gram, moment = _LAMBDA * np.eye(lifted.shape[1]), np.zeros(lifted.shape[1])
     found, known = np.zeros(len(offered)), 0
-    edges = np.unique(np.linspace(since, len(index), BLOCKS + 1).astype(int))
-    for begin, end in pairwise(edges):
+    for begin, end in pairwise(_edges(since, len(index))):
         new = taken[known:begin]
         gram, moment, known = gram + new.T @ new, moment + rewards[known:begin] @ new, begin
         rows = slice(starts[begin], starts[end])
         found[rows] = lifted[rows] @ np.linalg.solve(gram, moment)
     return found
+
+
+def _edges(since: int, end: int) -> list[int]:
+    """Where its blocks begin, and the end: about evenly spaced, but short ones at first, when little is known."""
+    short = since + np.geomspace(1.0, end - since, _BLOCKS)
+    even = np.linspace(since, end, _BLOCKS + 1)
+    return sorted({int(edge) for edge in (*short, *even)})
