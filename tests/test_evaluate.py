@@ -91,7 +91,9 @@ def test_estimates_are_unbiased_over_all_that_could_have_happened() -> None:
         rewards = means[np.arange(rounds), index]
         weights = importance(target[starts[:-1] + index], np.array(logged))
         fitted = predict(offered, starts, index, rewards, 0)
-        peeking = predict(np.tile(offered, (2, 1)), np.arange(0, 4 * rounds + 1, 2), np.tile(index, 2), np.tile(rewards, 2), 5)
+        peeking = predict(
+            np.tile(offered, (2, 1)), np.arange(0, 4 * rounds + 1, 2), np.tile(index, 2), np.tile(rewards, 2), 5
+        )
         mean["chance"] += chance
         mean["ips"] += chance * ips(weights, rewards).mean()
         for name, model in (("dr", fitted), ("peeking", peeking[2 * rounds :])):
@@ -124,9 +126,7 @@ def linear(actions: Floats) -> Floats:
     return actions @ MU
 
 
-def gather(
-    logs: int, rounds: int, means: Callable[[Floats], Floats], seed: int = 11, noise: float = NOISE
-) -> Logs:
+def gather(logs: int, rounds: int, means: Callable[[Floats], Floats], seed: int = 11, noise: float = NOISE) -> Logs:
     """OFUL learns and explores, in as many worlds as there are logs."""
     settings = {"noise_range": NOISE, "radius_scale": 0.3, "exploration": 0.2}
     policy, rng = OFUL(dim=DIM, trials=logs, seed=seed, **settings), np.random.default_rng(seed)

@@ -95,7 +95,9 @@ def _save(options: argparse.Namespace, found: Evaluation, text: str) -> None:
         from robandit.results import save_file
     except ImportError as error:
         raise ConfigError(f"a picture needs {error.name} as well: pip install 'robandit[lab]'") from None
-    save_file(options.out / "evaluate.json", text.encode(), force=options.force)
+    path = options.out / "evaluate.json"
+    if save_file(path, text.encode(), force=options.force):
+        print(path, file=sys.stderr)
     save_figure(options, "evaluate.png", forest(found))
 
 
@@ -120,7 +122,7 @@ def lines(found: Evaluation) -> list[str]:
     level = f"{100 * found.confidence:g} % interval"
     sure = any(row.sure for row in found.rows)
     table = [["policy", "estimator", "value", level, "gain over logged", "effective", "largest weight"]]
-    table[0][4:4] = ["for every n"] if sure else []
+    table[0][4:4] = ["finite-sample"] if sure else []
     decimals = _decimals(found)
     for row in found.rows:
         cells = [row.policy, row.estimator, f"{row.value.value:.{decimals}f}", _between(row.value, decimals)]

@@ -13,7 +13,7 @@ _LOOKS = {"mean": ("#000000", "D"), "IPS": (COLORS[1], "o"), "SNIPS": (COLORS[2]
 
 
 def forest(found: Evaluation) -> Figure:
-    """The picture; what holds for every n is drawn thin."""
+    """The picture; finite-sample intervals are drawn thin."""
     rows = found.rows
     figure = Figure(figsize=(WIDTH, 0.8 + 0.2 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -30,7 +30,7 @@ def forest(found: Evaluation) -> Figure:
     axes.tick_params(labelsize=FONT, length=2.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    thin = "; thin: for every n" if any(row.sure for row in rows) else ""
+    thin = "; thin: the finite-sample one" if any(row.sure for row in rows) else ""
     axes.set_xlabel(f"mean reward of a decision, and its {100 * found.confidence:g} % interval{thin}", fontsize=FONT)
     return figure
 
