@@ -176,8 +176,8 @@ def _notes(log: Log) -> list[str]:
     if missing:
         found.append(
             f"{missing:,} of {len(log):,} decisions have no reward ({outcomes['pending']:,} pending, "
-            f"{outcomes['lost']:,} lost) and are left out. The estimates hold only if rewards go missing whatever action "
-            "was taken and whatever they would have been."
+            f"{outcomes['lost']:,} lost) and are left out. The estimates hold only if rewards go missing whatever "
+            "action was taken and whatever they would have been."
         )
     if outcomes["default"]:
         found.append(f"{outcomes['default']:,} rewards are the default, which counts as a reward.")
@@ -202,6 +202,7 @@ def _doubts(name: str, weights: Floats) -> list[str]:
     if size >= _FEW and abs(weights.mean() - 1.0) > max(_STRANGE * error, 1e-6):
         found.append(
             f"{name}: the mean weight is {weights.mean():.3f} ± {error:.3f} and should be 1: the propensities in this "
-            "log are not those that its actions were drawn by, or rewards go missing with some actions more than others."
+            "log are not those that its actions were drawn by, or rewards go missing with some actions more than with "
+            "others."
         )
     return found
