@@ -20,8 +20,10 @@ from starlette.types import Receive, Scope, Send
 
 from robandit.service.events import Decided, decode
 
-ROWS, BYTES = 8192, 32 << 20
-"""A row group has so many decisions, or fewer if their features take more than so many bytes."""
+ROWS, BYTES = 4096, 8 << 20
+"""A row group has so many decisions, or fewer if they take more than so many bytes. Larger ones would hold up others:
+while Arrow takes them apart, no other thread runs."""
+_NAME = 64  # bytes that the id of an action takes in memory, about
 _CHUNK = 1 << 18  # bytes that are sent at once
 OUTCOMES = ("pending", "rewarded", "default", "lost")
 """What can have become of a decision: nothing yet, a reward, the default in its place, or none in time."""
@@ -112,13 +114,14 @@ class Writer:
 
     def write(self, page: Sequence[bytes]) -> None:
         with self._lock:
-            made = [event for event in map(decode, page) if isinstance(event, Decided)]
-            room = len(self._fates.outcome) - self._done - len(self._rows)  # later ones have no fate yet
-            for event in made[: max(0, room)]:
-                self._rows.append(event)
-                self._bytes += len(event.offered or b"") + 8 * len(event.features)
-                if len(self._rows) >= ROWS or self._bytes >= BYTES:
-                    self._flush()
+            for event in map(decode, page):
+                if self._done + len(self._rows) >= len(self._fates.outcome):  # later ones have no fate yet
+                    return
+                if isinstance(event, Decided):
+                    self._rows.append(event)
+                    self._bytes += len(event.offered or b"") + 8 * len(event.features) + _NAME * len(event.actions)
+                    if len(self._rows) >= ROWS or self._bytes >= BYTES:
+                        self._flush()
 
     def close(self) -> None:
         with self._lock:
