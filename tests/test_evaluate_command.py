@@ -8,6 +8,7 @@ import gzip
 import json
 import re
 import shlex
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +33,8 @@ from robandit.evaluate.logs import Log, read
 from robandit.plan import read_entries
 from robandit.service.events import Decided, Event, Rewarded, encode
 from robandit.service.export import as_parquet
-from robandit.service.sqlite import SQLiteStore
+from robandit.service.sqlite import SQLiteStore, read_only
+from robandit.service.store import Entry, StoreError
 
 EVENTS = [*live(400, lost=50), PROOF]
 
@@ -124,8 +126,8 @@ def test_a_policy_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--policy", "oful,radius_scal=1"], 2, "did you mean 'radius_scale'?"),
         (["--policy", "oful,radius_scale=-1"], 2, "radius_scale must be a number > 0"),
         (["--policy", "greedy", "--train", "0"], 2, "train must be above 0"),
-        (["--train", "1"], 2, "train must be below 1"),
-        (["--train", "1.5"], 1, "train must be a number from 0 to 1"),
+        (["--train", "1"], 2, "train must be at least 0 and below 1"),
+        (["--train", "nan"], 2, "train must be at least 0 and below 1"),
         (["--confidence", "1"], 2, "confidence must be between 0 and 1"),
         (["--reward-range=0,0.1"], 1, "beyond the range 0,0.1"),
         (["--reward-range=1,0"], 2, "LOW < HIGH"),
@@ -216,6 +218,29 @@ def test_a_file_that_a_service_has_open(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(path, "--bandit", "x") == 2 and "none named 'x'" in capsys.readouterr().err
     assert run(path, "--bandit", "shop") == 0
     assert path.read_bytes() == before and [one.name for one in tmp_path.iterdir()] == ["log.db"]
+
+
+def test_a_file_that_a_killed_service_left(tmp_path: Path) -> None:
+    """What it wrote last is in its write-ahead log alone."""
+    (tmp_path / "live").mkdir()
+    path = store(tmp_path / "live" / "log.db", EVENTS[:200])
+    held = SQLiteStore(path)
+    held.write([Entry(1, place, event) for place, event in enumerate(EVENTS[200:], 201)])
+    for name in ("log.db", "log.db-wal"):
+        shutil.copy(tmp_path / "live" / name, tmp_path / name)
+    held.close()
+    assert len(read(tmp_path / "log.db")) == len(read(write(tmp_path / "log", EVENTS))) == 400
+
+
+def test_a_service_that_starts_meanwhile(tmp_path: Path) -> None:
+    path = store(tmp_path / "log.db", EVENTS)
+    half = read_only(path, "shop")
+    next(half)
+    held = SQLiteStore(path)
+    held.write([Entry(1, len(EVENTS) + 1, msgspec.structs.replace(PROOF, id="10"))])
+    held.close()
+    with pytest.raises(StoreError, match="has changed while it was read: a service has started"):
+        list(half)
 
 
 def test_strange_propensities_are_noticed(tmp_path: Path) -> None:

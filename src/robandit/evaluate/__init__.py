@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from robandit.evaluate.estimators import (
 from robandit.evaluate.logs import Log
 from robandit.plan import Entry
 from robandit.policies import Policy
-from robandit.policies.inputs import share
 from robandit.ridge import Floats
 
 UNIFORM, LOGGED = "uniform", "logged"
@@ -101,9 +100,9 @@ def evaluate(
 
 
 def _check(log: Log, train: float, confidence: float, reach: tuple[float, float] | None) -> None:
-    if share("train", train) == 1.0:
-        raise ConfigError("train must be below 1, so that something is left to evaluate on")
-    if not 0.0 < share("confidence", confidence) < 1.0:
+    if not 0.0 <= train < 1.0:
+        raise ConfigError(f"train must be at least 0 and below 1, so that some are left to evaluate on; got {train}")
+    if not 0.0 < confidence < 1.0:
         raise ConfigError(f"confidence must be between 0 and 1, got {confidence}")
     known = log.reward[np.isfinite(log.reward)]
     if reach is not None and not reach[0] < reach[1]:
@@ -147,16 +146,17 @@ def _chances(first: Log, rest: Log, policy: Entry | str, noise_range: float, see
     assert isinstance(policy, Entry)
     if not len(first):
         raise ConfigError(f"{policy.label} must be trained on something: train must be above 0")
-    frozen = _trained(first, len(first) + len(rest), policy, noise_range, seed)
+    norms = (np.linalg.norm(part.offered, axis=1).max() for part in (first, rest))
+    usual = {"noise_range": noise_range, "horizon": len(first) + len(rest) + 1, "action_bound": float(max(1.0, *norms))}
+    frozen = _trained(first, policy, usual, seed)
     menus = np.split(rest.offered, rest.starts[1:-1])
     return np.concatenate([frozen.propensities(menu) for menu in menus])
 
 
-def _trained(first: Log, rounds: int, entry: Entry, noise_range: float, seed: int) -> Policy:
-    """The policy after it has learnt from these decisions; where it draws levels, from its own draws."""
+def _trained(first: Log, entry: Entry, usual: Mapping[str, Any], seed: int) -> Policy:
+    """The policy after it has learnt from these decisions, at levels of its own drawing where it has levels. Settings
+    that it has and was not given are the ``usual`` ones."""
     made = find("policies", entry.kind)
-    reach = max(1.0, float(np.linalg.norm(first.offered, axis=1).max()))
-    usual: dict[str, Any] = {"noise_range": noise_range, "horizon": rounds + 1, "action_bound": reach}
     have = {item.name for item in fields(made)}
     settings = {key: value for key, value in usual.items() if key in have} | dict(entry.settings)
     try:
