@@ -128,6 +128,6 @@ def test_what_the_service_logs_are_frequencies() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["oful", "multi-level-weighted-oful", "sceptic"])
+@pytest.mark.parametrize("policy", ["oful", "lin-ts", "sceptic"])
 def test_what_the_service_logs_are_frequencies_of_1e5_decisions(policy: str) -> None:
     check_learner(100_000, policy=policy, exploration=0.1, radius_scale=0.05)
