@@ -210,11 +210,11 @@ def check_trained(logs: int, rounds: int, seed: int = 12) -> None:
 
 
 def test_intervals_cover_a_fixed_policy() -> None:
-    check_fixed(logs=200, rounds=800)
+    check_fixed(logs=150, rounds=600)
 
 
 def test_intervals_cover_a_trained_policy() -> None:
-    check_trained(logs=200, rounds=800)
+    check_trained(logs=150, rounds=600)
 
 
 @pytest.mark.slow
@@ -268,15 +268,15 @@ def test_the_bound_holds_at_all_times() -> None:
 
 
 def test_the_interval_for_every_n_covers_and_closes_in() -> None:
-    gathered, truth = gather(100, 800, linear), value(linear, softmax)
+    gathered, truth = gather(60, 800, linear), value(linear, softmax)
     reach, wrong, widths = (-2.0, 2.0), 0, []
-    for b in range(100):
+    for b in range(60):
         _, weights = estimates(gathered, b, softmax(gathered.offered[b]), 0)["IPS"]
         made = bernstein(weights, gathered.rewards[b], reach, 0.95)
         wrong += not made.low <= truth <= made.high
         widths.append(made.high - made.low)
         assert reach[0] <= made.low <= made.value <= made.high <= reach[1]
-    assert wrong <= binom.isf(1e-3, 100, 0.05)
+    assert wrong <= binom.isf(1e-3, 60, 0.05)
     observed.surplus("width for every n, fixed", float(np.mean(widths)))
     assert np.mean(widths) < 1.5
     assert json.dumps(made._asdict())

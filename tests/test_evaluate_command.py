@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ from robandit.service.sqlite import SQLiteStore, read_only
 from robandit.service.store import Entry, StoreError
 
 EVENTS = [*live(400, lost=50), PROOF]
+
+
+@cache
+def long() -> list[Event]:
+    return list(live(4000))
 
 
 async def _here() -> bool:
@@ -79,9 +85,9 @@ def test_three_forms_give_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_estimates_agree_with_the_world(tmp_path: Path) -> None:
     """The whole way: a learner's log, read from a file; greedy trained and frozen; its value known by simulation."""
-    log = read(write(tmp_path / "log", list(live(3000, seed=2))))
+    log = read(write(tmp_path / "log", long()))
     found = evaluate(log, read_entries("policies", ["greedy"]), noise_range=0.5, reward_range=(-1.5, 1.5))
-    half = log.where(np.arange(len(log)) < 1499)
+    half = log.where(np.arange(len(log)) < 1999)
     chosen = half.offered[half.chosen]
     center = np.linalg.solve(np.eye(3) + chosen.T @ chosen, chosen.T @ half.reward)
     rng = np.random.default_rng(3)
@@ -246,11 +252,11 @@ def test_a_service_that_starts_meanwhile(tmp_path: Path) -> None:
 def test_strange_propensities_are_noticed(tmp_path: Path) -> None:
     wrong = [
         msgspec.structs.replace(event, propensity=event.propensity**2) if isinstance(event, Decided) else event
-        for event in live(800, seed=4)
+        for event in long()[:1600]
     ]
     (said,) = evaluate(read(write(tmp_path / "log", wrong)), ["uniform"], train=0.0).warnings
     assert "the mean weight is" in said and "should be 1" in said
-    assert not evaluate(read(write(tmp_path / "log", list(live(800, seed=4)))), ["uniform"]).warnings
+    assert not evaluate(read(write(tmp_path / "log", long()[:1600])), ["uniform"]).warnings
 
 
 def test_few_that_tell_are_warned_of(tmp_path: Path) -> None:
@@ -273,7 +279,7 @@ def test_the_example_of_the_page(
     """The command of docs/evaluate.md says what the page shows, on a log like any other."""
     page = (Path(__file__).parents[1] / "docs" / "evaluate.md").read_text(encoding="utf-8")
     _, command, *shown = page.split("```console\n")[1].split("```")[0].splitlines()
-    write(tmp_path / "shop.ndjson", list(live(4000)))
+    write(tmp_path / "shop.ndjson", long())
     monkeypatch.chdir(tmp_path)
     assert cli.main(shlex.split(command.removeprefix("$ robandit "))) == 0
     said = capsys.readouterr().out.splitlines()
