@@ -26,7 +26,7 @@ from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
 from robandit.service.pages import dashboard, docs
 from robandit.service.sqlite import SQLiteStore
-from robandit.service.store import Bandit, Entry, write
+from robandit.service.store import Bandit, Entry, append
 from robandit.service.types import Settings
 from test_report import BROWSER
 from test_service import Server
@@ -103,7 +103,7 @@ def write_log(path: Path, bandits: dict[str, Settings], *, rounds: int = 60, lia
     """A store of bandits that were busy in the last minute, of which one has a proof of corruption."""
     store, rng, now = SQLiteStore(path), np.random.default_rng(1), time.time()
     for number, (name, settings) in enumerate(bandits.items(), 1):
-        write(store, [Bandit(number, name, msgspec.json.encode(settings), 7, now)])
+        append(store, [Bandit(number, name, msgspec.json.encode(settings), 7, now)])
         learner, items = Learner(settings, 7), []
 
         def put(event: Any, number: int = number, learner: Learner = learner, items: list[Any] = items) -> None:
@@ -119,7 +119,7 @@ def write_log(path: Path, bandits: dict[str, Settings], *, rounds: int = 60, lia
                 put(Rewarded(id=f"v{t}", at=at, reward=float(0.5 * np.sum(made.features) + rng.normal(0, 0.05))))
         if name == liar:
             put(Proved(id="54", at=now - 30, round=54, lower_bound=5.2, since=31, sentence=SENTENCE))
-        write(store, items)
+        append(store, items)
     store.close()
 
 

@@ -31,7 +31,7 @@ from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
 from robandit.service.logs import Lines
 from robandit.service.sqlite import SQLiteStore
-from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, events, write
+from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, append, events
 from robandit.service.types import Action, Choice, Feedback, Settings
 
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
@@ -492,7 +492,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
             calls.append(lambda i=i: hub.reward("shop", [Feedback(decision_id=f"d{i}", reward=0.1 * i)]))  # type: ignore[misc]
     found = working(hub, *calls)
     assert not [one for one in found if isinstance(one, Exception)]
-    write(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
+    append(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert len(log) == 20
@@ -539,12 +539,12 @@ def test_nobody_waits_for_a_service_that_can_not_write(tmp_path: Path, monkeypat
 
 def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "log.db")
-    write(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
+    append(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
     one = Decided(id="d", round=1, at=0.0, actions=["a"], index=0, features=[0.1], sigma=0.5, level=0, propensity=1.0)
-    write(store, [Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
+    append(store, [Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
     for event in (one, Rewarded(id="d", at=1.0, reward=2.0), Closed(id="d", at=1.0)):
         with pytest.raises(StoreError, match="UNIQUE"):
-            write(store, [Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
+            append(store, [Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
     assert len(list(events(store, 1))) == 2  # all or nothing
     store.close()
 

@@ -152,10 +152,25 @@ class Service:
         return _answer(sorted(self.hub.wards))
 
     async def _log(self, request: Request) -> Response:
-        name = request.path_params["name"]
+        name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
         self.hub.status(name)  # before the answer begins
+        if form == "parquet":
+            return await self._parquet(request, name)
+        if form != "ndjson":
+            raise Refused(422, f"format must be ndjson or parquet, got {form!r}")
         lines = (b"\n".join(page) + b"\n" async for page in self.hub.log(name))
         return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    async def _parquet(self, request: Request, name: str) -> Response:
+        try:
+            from robandit.service.export import Download, as_parquet
+        except ImportError as error:
+            message = f"the log as Parquet needs {error.name} where the service runs: pip install 'robandit[lab]'"
+            raise Refused(501, message) from None
+        file = await as_parquet(name, lambda: self.hub.log(name), request.is_disconnected)
+        if file is None:
+            raise ClientDisconnect
+        return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")
 
     async def _metrics(self, request: Request) -> Response:
         return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")

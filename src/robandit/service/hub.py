@@ -20,7 +20,7 @@ from robandit.ridge import Floats
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, events, write
+from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, append, events
 from robandit.service.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
 
 log = logging.getLogger("robandit.service")
@@ -312,7 +312,7 @@ class Hub:
         """Where putting is quick, only the commit is for a thread: two that are busy hold each other up."""
         kept = self._snapshots(SNAPSHOT_EVERY)
         if self._store.shared:
-            await asyncio.to_thread(write, self._store, items, kept)
+            await asyncio.to_thread(append, self._store, items, kept)
         else:
             self._store.put(items, kept)
             await asyncio.to_thread(self._store.commit)
@@ -351,7 +351,7 @@ class Hub:
         """Keep snapshots of all, for a quick start."""
         if self.broken is None and (kept := self._snapshots(1)):
             try:
-                write(self._store, [], kept)
+                append(self._store, [], kept)
             except StoreError as error:
                 log.error("no snapshots were kept; the next start takes longer: %s", error)
         self._store.close()
