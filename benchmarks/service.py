@@ -1,6 +1,7 @@
-"""Durable decisions a second and their latency, beside a trivial JSON echo on the same stack in the same run.
+"""Durable decisions a second and their latency, beside the same service without a log and a trivial JSON echo on the
+same stack, all in one run; and, with --memory N, what the service's memory does over N decisions and rewards.
 
-The clients take a good part of two cores themselves, so the ratio to the echo is what counts.
+The clients take part of the two cores themselves, so ratios count more than rates.
 """
 
 from __future__ import annotations
@@ -13,114 +14,232 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
+
 ECHO = """
 import sys, msgspec, uvicorn
-from starlette.applications import Starlette
-from starlette.responses import Response
-from starlette.routing import Route
-async def echo(request):
-    return Response(msgspec.json.encode(msgspec.json.decode(await request.body())), media_type="application/json")
-decide = Route("/v1/bandits/shop/decisions", echo, methods=["POST"])
-app = Starlette(routes=[decide, Route("/ready", lambda request: Response())])
-uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    out = msgspec.json.encode(msgspec.json.decode(body)) if body else b"{}"
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(out))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": out})
+uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, server_header=False, date_header=False)
+"""
+
+NO_LOG = """
+import sys, time, uvicorn
+from robandit.service.app import Service
+from robandit.service.hub import Hub
+from robandit.service.keys import Keys
+from robandit.service.looker import Looker
+class Nothing:
+    shared = False
+    now = staticmethod(time.time)
+    news = bandits = lambda self: []
+    put = lambda self, items, snapshots=(): None
+    commit = release = close = lambda self: None
+    watches = lambda self: True
+    page = lambda self, bandit, after: []
+    find = lambda self, bandit, id, final: None
+    snapshot = lambda self, bandit: None
+app = Service(Hub(Nothing(), look=Looker()), Keys([]))
+if __name__ == "__main__":
+    uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, server_header=False, date_header=False)
 """
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+class Link(asyncio.Protocol):
+    """A connection that asks again as soon as it is answered."""
+
+    def __init__(self, ask: Callable[[], bytes | None], done: Callable[[float, bytes], None]) -> None:
+        self._ask, self._done = ask, done
+        self._got, self._begin = b"", 0.0
+        self.over = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._next()
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, found, rest = self._got.partition(b"\r\n\r\n")
+        if not found or len(rest) < int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
+            return
+        if head[9:11] != b"20":
+            self.over.set_exception(RuntimeError(self._got.decode()))
+            return
+        self._got = b""
+        self._done(time.perf_counter() - self._begin, rest)
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.over.done():
+            self.over.set_exception(error or RuntimeError("the service closed the connection"))
+
+    def _next(self) -> None:
+        self._begin, request = time.perf_counter(), self._ask()
+        if request is None:
+            self.over.set_result(None)
+            self._transport.close()
+        else:
+            self._transport.write(request)
 
 
-async def ask(port: int, method: str, path: str, body: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        return await request(reader, writer, method, path, body)
-    finally:
-        writer.close()
+def request(path: str, body: bytes, method: str = "POST") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def request(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, method: str, path: str, body: bytes
-) -> bytes:
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
-    answer = await reader.readexactly(length)
-    if b" 200 " not in head.split(b"\r\n")[0] and b" 201 " not in head.split(b"\r\n")[0]:
-        raise RuntimeError(answer.decode())
-    return answer
-
-
-async def load(port: int, connections: int, seconds: float, bodies: list[bytes]) -> list[float]:
+async def load(port: int, connections: int, seconds: float, requests: list[bytes]) -> list[float]:
     """Latencies of all decisions that so many connections got in that time."""
-    end, found = time.perf_counter() + seconds, []
+    loop, found, place = asyncio.get_running_loop(), [], [0]
+    end = time.perf_counter() + seconds
 
-    async def customer(first: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        place = first
-        while (begin := time.perf_counter()) < end:
-            await request(reader, writer, "POST", "/v1/bandits/shop/decisions", bodies[place % len(bodies)])
-            found.append(time.perf_counter() - begin)
-            place += 1
-        writer.close()
+    def ask() -> bytes | None:
+        place[0] += 1
+        return requests[place[0] % len(requests)] if time.perf_counter() < end else None
 
-    await asyncio.gather(*(customer(i) for i in range(connections)))
+    links = [
+        (await loop.create_connection(lambda: Link(ask, lambda took, _: found.append(took)), "127.0.0.1", port))[1]
+        for _ in range(connections)
+    ]
+    await asyncio.gather(*(link.over for link in links))
     return found
 
 
-async def ready(port: int) -> None:
-    for _ in range(200):
-        try:
-            await ask(port, "GET", "/ready", b"")
-            return
-        except OSError:
-            await asyncio.sleep(0.05)
-    raise RuntimeError("it does not start")
+async def once(port: int, asked: bytes) -> bytes:
+    answers: list[bytes] = []
+    link = (
+        await asyncio.get_running_loop().create_connection(
+            lambda: Link(lambda: None if answers else asked, lambda _, answer: answers.append(answer)),
+            "127.0.0.1",
+            port,
+        )
+    )[1]
+    await link.over
+    return answers[0]
 
 
-async def measure(name: str, command: list[str], port: int, seconds: float, bodies: list[bytes]) -> list[float]:
-    rates = []
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+@contextmanager
+def running(command: list[str]) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A server that is ready, on a port of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    process = subprocess.Popen([sys.executable, *command, str(port)], stderr=subprocess.DEVNULL)
     try:
-        await ready(port)
-        if name != "echo":
-            await ask(port, "PUT", "/v1/bandits/shop", json.dumps({"dim": 20, "noise_range": 0.5}).encode())
-        for connections in (1, 32, 128):
-            await load(port, connections, 0.5, bodies)
-            found = 1e3 * np.array(await load(port, connections, seconds, bodies))
-            rates.append(len(found) / seconds)
-            half, most = np.percentile(found, [50, 99])
-            print(
-                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   p50 {half:6.2f} ms   p99 {most:6.2f} ms"
-            )
+        for _ in range(200):
+            try:
+                asyncio.run(once(port, request("/ready", b"", "GET")))
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield port, process
     finally:
         process.terminate()
         process.wait()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """In a fast loop, so that the clients take less of the machine."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+def measure(name: str, command: list[str], seconds: float) -> list[float]:
+    rng = np.random.default_rng(1)
+    menus = rng.uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
+    offers = [{"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]} for menu in menus]
+    requests = [request("/v1/bandits/shop/decisions", json.dumps(offer).encode()) for offer in offers]
+    rates = []
+    with running(command) as (port, _):
+        settings = json.dumps({"dim": 20, "noise_range": 0.5}).encode()
+        run(once(port, request("/v1/bandits/shop", settings, "PUT")))
+        run(load(port, 32, 3.0, requests))  # the first looks at the monitor start a process
+        for connections in (1, 32, 128):
+            found = 1e3 * np.array(run(load(port, connections, seconds, requests)))
+            rates.append(len(found) / seconds)
+            half, most = np.percentile(found, [50, 99])
+            print(
+                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   p50 {half:6.2f} ms   p99 {most:6.2f} ms",
+                flush=True,
+            )
     return rates
 
 
-async def main() -> None:
+def remember(command: list[str], number: int) -> None:
+    """The memory of a service that decides and is rewarded so many times."""
+    settings = json.dumps({"dim": 5, "noise_range": 0.5, "policy": "oful"}).encode()
+    rng, asked = np.random.default_rng(1), 0
+    owed: list[dict[str, Any]] = []
+    with running(command) as (port, process):
+        run(once(port, request("/v1/bandits/shop", settings, "PUT")))
+
+        def ask() -> bytes | None:
+            nonlocal asked, owed
+            if len(owed) >= 100:
+                paid, owed = owed, []
+                return request("/v1/bandits/shop/rewards", json.dumps(paid).encode())
+            asked += 1
+            if asked % (number // 10) == 0:
+                size = Path(f"/proc/{process.pid}/statm").read_text().split()[1]
+                print(f"{asked:>9,} decisions: {int(size) * 4 // 1024} MiB", flush=True)
+            features = (rng.uniform(-1.0, 1.0, (3, 5)) / 5**0.5).tolist()
+            offer = {"actions": [{"id": str(i), "features": row} for i, row in enumerate(features)]}
+            return request("/v1/bandits/shop/decisions", json.dumps(offer).encode()) if asked <= number else None
+
+        def answered(took: float, answer: bytes) -> None:
+            if answer.startswith(b'{"decision_id"'):
+                owed.append({"decision_id": json.loads(answer)["decision_id"], "reward": rng.normal(0.2, 0.2)})
+
+        async def all_of_it() -> None:
+            loop = asyncio.get_running_loop()
+            links = [
+                (await loop.create_connection(lambda: Link(ask, answered), "127.0.0.1", port))[1] for _ in "x" * 32
+            ]
+            await asyncio.gather(*(link.over for link in links))
+
+        run(all_of_it())
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each (default %(default)s)")
-    seconds = parser.parse_args().seconds
-    rng = np.random.default_rng(1)
-    menus = rng.uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
-    bodies = [
-        json.dumps({"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]}).encode()
-        for menu in menus
-    ]
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default %(default)s)")
+    parser.add_argument("--memory", type=int, metavar="N", help="measure memory over so many decisions instead")
+    parser.add_argument("--store", metavar="URL", help="a PostgreSQL to measure instead of a file")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        ports = free_port(), free_port()
-        serve = [sys.executable, "-m", "robandit", "serve", "--store", str(Path(folder) / "log.db"), "--port"]
-        ours = await measure("robandit", [*serve, str(ports[0])], ports[0], seconds, bodies)
-        echo = await measure("echo", [sys.executable, "-c", ECHO, str(ports[1])], ports[1], seconds, bodies)
-    print("of the echo's rate: " + ", ".join(f"{a / b:.2f}" for a, b in zip(ours, echo, strict=True)))
+        store = options.store or str(Path(folder) / "log.db")
+        serve = ["-m", "robandit", "serve", "--store", store, "--port"]
+        if options.memory:
+            remember(serve, options.memory)
+            return
+        (Path(folder) / "no_log.py").write_text(NO_LOG, encoding="utf-8")
+        ours = measure("durable", serve, options.seconds)
+        bare = measure("no log", [str(Path(folder) / "no_log.py")], options.seconds)
+        echo = measure("echo", ["-c", ECHO], options.seconds)
+    for name, rates in (("the same without a log", bare), ("the echo", echo)):
+        print(f"of the rate of {name}: " + ", ".join(f"{a / b:.2f}" for a, b in zip(ours, rates, strict=True)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

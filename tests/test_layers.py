@@ -100,17 +100,28 @@ ORDER = [
     "service.history",
     "service.types",
     "service.events",
+    "calls",
+    "client",
     "service.learner",
     "service.store",
     "service.sqlite",
     "service.postgres",
+    "service.export",
     "service.looker",
     "service.hub",
     "service.keys",
     "service.openapi",
+    "service.reference",
+    "service.pages",
     "service.app",
     "service.protocol",
+    "service.logs",
     "service.command",
+    "evaluate.estimators",
+    "evaluate.logs",
+    "evaluate",
+    "evaluate.picture",
+    "evaluate.command",
     "cli",
     "__main__",
 ]
@@ -142,10 +153,25 @@ def test_imports_flow_one_way() -> None:
             assert ORDER.index(other) < ORDER.index(name), f"{name} imports {other}"
 
 
+def loaded(code: str, names: str) -> str:
+    """Those of these modules that are there after some code has run."""
+    code = f"import sys; {code}; print(*(name for name in {names.split()} if name in sys.modules))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def test_the_core_imports_numpy_alone() -> None:
-    code = "import sys, robandit; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'cvxpy') if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    assert loaded("import robandit", "scipy matplotlib tqdm cvxpy httpx msgspec") == ""
+
+
+def test_the_client_needs_no_server() -> None:
+    """And is there only once it is asked for."""
+    code = "import robandit; assert 'Client' in dir(robandit); robandit.Client"
+    assert loaded(code, "starlette uvicorn apsw scipy matplotlib") == ""
+
+
+def test_serving_imports_only_what_it_needs() -> None:
+    code = "import robandit.service.app, robandit.service.command, robandit.service.sqlite, uvicorn"
+    assert loaded(code, "scipy matplotlib pyarrow joblib tqdm psycopg httpx") == ""
 
 
 def test_functions_fit_a_screen() -> None:

@@ -16,7 +16,7 @@ from power import FailOn, Op, Shim, Watch, disk_after, disks_after, put
 from robandit.service.events import Decided, Event, Rewarded
 from robandit.service.sqlite import SQLiteStore
 from robandit.service.store import Bandit, Entry, Snapshot, StoreError, events
-from robandit.service.store import write as commit
+from robandit.service.store import append as commit
 
 FILE = "log.db"
 CHECKPOINT = 12

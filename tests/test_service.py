@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import logging
 import os
 import random
 import shlex
@@ -28,8 +29,9 @@ from robandit.service.events import Closed, Decided, Event, Proved, Rewarded, de
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
+from robandit.service.logs import Lines
 from robandit.service.sqlite import SQLiteStore
-from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, events, write
+from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, append, events
 from robandit.service.types import Action, Choice, Feedback, Settings
 
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
@@ -265,6 +267,26 @@ def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
     assert everything(server) == before
     assert server.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
+
+
+def test_its_own_log_is_json(tmp_path: Path) -> None:
+    """Whatever is in it, and without secrets."""
+    assert main(["key", "me", "admin", "--keys", str(tmp_path / "keys.json")]) == 0
+    server = Server(tmp_path / "log.db", "--keys", str(tmp_path / "keys.json"))
+    server.ask("GET", "/v1/bandits", key="a wrong secret")
+    server.process.terminate()
+    server.process.wait(20)
+    assert server.process.stderr
+    text = server.process.stderr.read()
+    server._close()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines and all(line.keys() >= {"at", "level", "from", "text"} for line in lines)
+    assert "a wrong secret" not in text
+    record = logging.LogRecord(
+        "here", logging.ERROR, "", 0, 'a "quoted"\nname', None, (ValueError, ValueError(1), None)
+    )
+    line = json.loads(Lines().format(record))
+    assert line["text"] == 'a "quoted"\nname' and "ValueError: 1" in line["trace"]
 
 
 def test_keys_and_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -586,7 +608,7 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
             calls.append(lambda i=i: hub.reward("shop", [Feedback(decision_id=f"d{i}", reward=0.1 * i)]))  # type: ignore[misc]
     found = working(hub, *calls)
     assert not [one for one in found if isinstance(one, Exception)]
-    write(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
+    append(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert len(log) == 20
@@ -633,12 +655,12 @@ def test_nobody_waits_for_a_service_that_can_not_write(tmp_path: Path, monkeypat
 
 def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "log.db")
-    write(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
+    append(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
     one = Decided(id="d", round=1, at=0.0, actions=["a"], index=0, features=[0.1], sigma=0.5, level=0, propensity=1.0)
-    write(store, [Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
+    append(store, [Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
     for event in (one, Rewarded(id="d", at=1.0, reward=2.0), Closed(id="d", at=1.0)):
         with pytest.raises(StoreError, match="UNIQUE"):
-            write(store, [Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
+            append(store, [Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
     assert len(list(events(store, 1))) == 2  # all or nothing
     store.close()
 

@@ -1,5 +1,9 @@
 """robandit: bandits that can't be bought."""
 
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 from robandit import attacks, checks, environments
 from robandit.actions import Ball, Box, Polytope
 from robandit.certificate import Certificate
@@ -64,3 +68,23 @@ __all__ = [
     "joint_certificate",
     "recommend",
 ]
+
+_CLIENT = ("AsyncClient", "Client", "ServiceError")  # not in __all__: they need more than NumPy
+
+if TYPE_CHECKING:
+    from robandit.client import AsyncClient as AsyncClient
+    from robandit.client import Client as Client
+    from robandit.client import ServiceError as ServiceError
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _CLIENT:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(import_module("robandit.client"), name)
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{name} needs {error.name} as well: pip install 'robandit[client]'") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(_CLIENT if find_spec("httpx") and find_spec("msgspec") else ())})

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
-import re
 import sys
 import textwrap
 import time
-import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING
 from functools import partial
@@ -19,8 +17,9 @@ from typing import Any
 
 import robandit
 from robandit.catalogue import CATALOGUE, ConfigError, describe, find
+from robandit.evaluate import command as evaluate
 from robandit.experiments.commands import add_commands, add_engine_options, engine_of, save_figure
-from robandit.plan import SET_BY_THE_RUN, Run
+from robandit.plan import SET_BY_THE_RUN, Run, read_text
 from robandit.service import command as service
 
 _NEEDED: dict[str | None, tuple[str, ...]] = {
@@ -125,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _audit_options(audit)
     add_commands(commands)
+    evaluate.add_command(commands, _EXITS)
     service.add_commands(commands)
     return parser
 
@@ -155,7 +155,7 @@ def _simulate(options: argparse.Namespace) -> None:
 
     given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor")}
     given |= {
-        kind: values and [_entry(value) for value in values]
+        kind: values and [read_text(value) for value in values]
         for kind, values in zip(CATALOGUE, (options.environment, options.attack, options.policy), strict=True)
     }
     given = {name: value for name, value in given.items() if value is not None}
@@ -167,21 +167,6 @@ def _simulate(options: argparse.Namespace) -> None:
     seconds = time.perf_counter() - start
     _summarise(result.table)
     print(f"{run.size:,} rounds in {seconds:.1f} s, saved in {options.out}")
-
-
-def _entry(text: str) -> dict[str, Any]:
-    """`NAME,KEY=VALUE,…` as a table; a value is read as in TOML, and as text if it is none."""
-    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
-    table: dict[str, Any] = {"name": name.strip()}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
-        try:
-            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            table[key.strip()] = value.strip()
-    return table
 
 
 def _summarise(table: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -101,7 +102,7 @@ class Run:
         }
         if not config.get("policies"):
             raise ConfigError(f"policies must name at least one of: {', '.join(POLICIES)}")
-        entries: dict[str, Any] = {k: _read_entries(k, config.get(k, default)) for k, default in _DEFAULTS.items()}
+        entries: dict[str, Any] = {k: read_entries(k, config.get(k, default)) for k, default in _DEFAULTS.items()}
         run = cls(**entries, **numbers, monitor=_read_monitor(config.get("monitor", False)))
         run._try_out()
         return run
@@ -191,7 +192,22 @@ def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Atta
 # Reading.
 
 
-def _read_entries(kind: str, given: Any) -> list[Entry]:
+def read_text(text: str) -> dict[str, Any]:
+    """`NAME,KEY=VALUE,…` as a table; a value is read as in TOML, and as text if it is none."""
+    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
+    table: dict[str, Any] = {"name": name.strip()}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key.strip()] = value.strip()
+    return table
+
+
+def read_entries(kind: str, given: Any) -> list[Entry]:
     """The entries of a list of names and tables, with their sweeps spelt out, each tried, with distinct labels."""
     rows = [given] if isinstance(given, (str, Mapping, type)) else given
     if not isinstance(rows, Sequence) or not rows:

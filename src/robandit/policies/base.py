@@ -211,7 +211,7 @@ class Policy(ABC):
         which saves a policy without levels another."""
         maximisers = (search or self._search(actions, self._zeros)).optimum.maximisers
         assert maximisers is not None
-        return maximisers / maximisers.sum(axis=1, keepdims=True)
+        return maximisers / np.add.reduce(maximisers, axis=1, keepdims=True, dtype=float)
 
     # What a caller uses.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
+from robandit.service.pages import routes as pages
 from robandit.service.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -50,7 +52,7 @@ class Service:
         if scope["type"] == "http" and scope["method"] == "POST":
             match scope["path"].split("/"):
                 case ["", "v1", "bandits", name, what] if what in self._often:
-                    await self._answer_often(name, *self._often[what], Request(scope, receive), send)
+                    await self._answer_often(name, *self._often[what], scope, receive, send)
                     return
         await self._rest(scope, receive, send)
 
@@ -59,14 +61,15 @@ class Service:
         name: str,
         role: str,
         handle: Callable[[str, bytes], Awaitable[Any]],
-        request: Request,
+        scope: Scope,
+        receive: Receive,
         send: Send,
     ) -> None:
         try:
-            self._let_in(request.headers, role)
-            body = _ENCODE.encode(await handle(name, await _body(request)))
+            self._let_in(scope, role)
+            body = _ENCODE.encode(await handle(name, await _body(scope, receive)))
         except Exception as error:
-            await _refusal(error, request)(request.scope, request.receive, send)
+            await _refusal(error, scope)(scope, receive, send)
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -82,6 +85,7 @@ class Service:
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/ready", self._health, methods=["GET"]),
+            *pages(),
         ]
         app = Starlette(routes=routes, lifespan=self._life, exception_handlers={HTTPException: _no_such_call})
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
@@ -113,17 +117,17 @@ class Service:
 
         async def guarded(request: Request) -> Response:
             try:
-                self._let_in(request.headers, role)
+                self._let_in(request.scope, role)
                 return await handle(request)
             except Exception as error:
-                return _refusal(error, request)
+                return _refusal(error, request.scope)
 
         return guarded
 
-    def _let_in(self, headers: Mapping[str, str], role: str) -> None:
+    def _let_in(self, scope: Scope, role: str) -> None:
         if not self._keys:
             return
-        key = self._keys.find(headers)
+        key = self._keys.find(Headers(scope=scope))
         if key is None:
             raise Refused(401, "this needs a key: send the header `Authorization: Bearer KEY`")
         if key.role not in (role, "admin"):
@@ -142,7 +146,7 @@ class Service:
             raise Refused(
                 422, "a bandit's name has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
             )
-        plain = msgspec.json.decode(await _body(request), type=dict[str, Any])
+        plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
         whole = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
         wanted = msgspec.convert(whole, Creation)  # 1e6 is an integer, by JSON Schema as by common sense
         new = await self.hub.create(name, wanted.settings(), wanted.seed)
@@ -162,10 +166,25 @@ class Service:
         return _answer(sorted(self.hub.wards))
 
     async def _log(self, request: Request) -> Response:
-        name = request.path_params["name"]
+        name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
         self.hub.status(name)  # before the answer begins
+        if form == "parquet":
+            return await self._parquet(request, name)
+        if form != "ndjson":
+            raise Refused(422, f"format must be ndjson or parquet, got {form!r}")
         lines = (b"\n".join(page) + b"\n" async for page in self.hub.log(name))
         return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    async def _parquet(self, request: Request, name: str) -> Response:
+        try:
+            from robandit.service.export import Download, as_parquet
+        except ImportError as error:
+            message = f"the log as Parquet needs {error.name} where the service runs: pip install 'robandit[lab]'"
+            raise Refused(501, message) from None
+        file = await as_parquet(name, lambda: self.hub.log(name), request.is_disconnected)
+        if file is None:
+            raise ClientDisconnect
+        return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")
 
     async def _metrics(self, request: Request) -> Response:
         return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")
@@ -183,16 +202,22 @@ _CHOICE = msgspec.json.Decoder(Choice)
 _FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
 
 
-async def _body(request: Request) -> bytes:
-    """The body, unless it is too large; no more of it is read than that."""
-    body, declared = bytearray(), request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > LARGEST_BODY:
-        raise Refused(413, _TOO_LARGE)
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_BODY:
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """The body, unless it is too large; no more of it is read than that, and nothing if it says so beforehand."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > LARGEST_BODY:
             raise Refused(413, _TOO_LARGE)
-    return bytes(body)
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        parts.append(part)
+        size, more = size + len(part), message.get("more_body", False)
+        if size > LARGEST_BODY:
+            raise Refused(413, _TOO_LARGE)
+    return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 async def _elsewhere(request: Request) -> Response:
@@ -229,7 +254,7 @@ def _answer(value: Any, status: int = 200) -> Response:
     return kind(_ENCODE.encode(value), status, _HEADERS.get(status), media_type="application/json")
 
 
-def _refusal(error: Exception, request: Request) -> Response:
+def _refusal(error: Exception, scope: Scope) -> Response:
     """The answer to what can't be; what is our own fault goes into our own log."""
     if isinstance(error, Refused):
         return _answer(Problem(error=str(error)), error.status)
@@ -241,5 +266,5 @@ def _refusal(error: Exception, request: Request) -> Response:
         return _answer(Problem(error="this is nested too deeply"), 400)
     if isinstance(error, ClientDisconnect):
         return _answer(Problem(error="the request ended too early"), 400)
-    log.error("a request to %s failed", request.scope["path"], exc_info=error)
+    log.error("a request to %s failed", scope["path"], exc_info=error)
     return _answer(Problem(error="something went wrong here; it is in the service's log"), 500)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
-import logging
 import sys
 from ipaddress import ip_address
 from pathlib import Path
@@ -69,6 +69,7 @@ def _key(options: argparse.Namespace) -> None:
 def _serve(options: argparse.Namespace) -> None:
     import uvicorn
 
+    from robandit.service import logs
     from robandit.service.app import Service
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
@@ -79,9 +80,7 @@ def _serve(options: argparse.Namespace) -> None:
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys and not _is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
-    logging.basicConfig(
-        level=logging.INFO, format='{"at": "%(asctime)s", "level": "%(levelname)s", "text": "%(message)s"}'
-    )
+    logs.start()
     try:
         hub = Hub(_open(options.store), look=Looker())
     except StoreError as error:
@@ -104,6 +103,8 @@ def _serve(options: argparse.Namespace) -> None:
     def stop() -> None:
         server.should_exit = True
 
+    gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
+    gc.set_threshold(20_000, 20, 20)
     server.config.app = Service(hub, keys, stop=stop)
     server.run()
     if hub.broken is not None:

@@ -20,7 +20,7 @@ from robandit.ridge import Floats
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, events, write
+from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, append, events
 from robandit.service.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
 
 log = logging.getLogger("robandit.service")
@@ -183,7 +183,7 @@ class Hub:
         if isinstance(known, Decided):
             if known.actions != names or known.features != choice.actions[known.index].features:
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
-            if known.source != choice.source:
+            if choice.source not in (None, known.source):
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
             return _answer(known)
         if len(set(names)) < len(names):
@@ -314,7 +314,7 @@ class Hub:
         """Where putting is quick, only the commit is for a thread: two that are busy hold each other up."""
         kept = self._snapshots(SNAPSHOT_EVERY)
         if self._store.shared:
-            await asyncio.to_thread(write, self._store, items, kept)
+            await asyncio.to_thread(append, self._store, items, kept)
         else:
             self._store.put(items, kept)
             await asyncio.to_thread(self._store.commit)
@@ -353,7 +353,7 @@ class Hub:
         """Keep snapshots of all, for a quick start."""
         if self.broken is None and (kept := self._snapshots(1)):
             try:
-                write(self._store, [], kept)
+                append(self._store, [], kept)
             except StoreError as error:
                 log.error("no snapshots were kept; the next start takes longer: %s", error)
         self._store.close()

@@ -18,6 +18,12 @@ _NAME = {
     "schema": {"type": "string", "pattern": f"^{NAME}$"},
     "example": "shop",
 }
+_FORMAT = {
+    "name": "format",
+    "in": "query",
+    "description": "one JSON object a line, or a Parquet file with a row for each decision and what came of it",
+    "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
+}
 _RED, _BLUE = {"id": "red", "features": [1, 0]}, {"id": "blue", "features": [0, 1]}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"dim": 2, "noise_range": 1.0},
@@ -64,6 +70,15 @@ def _bandits() -> dict[str, Any]:
     reward = _call("What came of it", _ref(Outcomes), Feedback, _NOBODY)
     content = reward["requestBody"]["content"]["application/json"]
     content["schema"] = {"anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback)}]}
+    errors = _NOBODY | _STOPPING | {422: "no such format", 501: "no Parquet where the service runs"}
+    log = _call(
+        "Every decision, reward and default, one JSON object a line or as Parquet",
+        _TEXT,
+        None,
+        errors,
+        kind="application/x-ndjson",
+    )
+    log["responses"]["200"]["content"]["application/vnd.apache.parquet"] = {"schema": {}}
     return {
         "/v1/bandits": {"get": _call("The names of all bandits", {"type": "array", "items": _TEXT})},
         bandit: {
@@ -73,16 +88,7 @@ def _bandits() -> dict[str, Any]:
         },
         f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
         f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
-        f"{bandit}/log": {
-            "parameters": [_NAME],
-            "get": _call(
-                "Every decision, reward and default, one JSON object a line",
-                _TEXT,
-                None,
-                _NOBODY | _STOPPING,
-                kind="application/x-ndjson",
-            ),
-        },
+        f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": log},
     }
 
 
@@ -90,9 +96,9 @@ def _service() -> dict[str, Any]:
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
         "/metrics": {"get": _call("What Prometheus reads", _TEXT, kind="text/plain")},
-        "/health": {"get": _open("Whether it can write", status, _STOPPING)},
-        "/ready": {"get": _open("Whether it can write", status, _STOPPING)},
-        "/openapi.json": {"get": _open("This document", {"type": "object"})},
+        "/health": {"get": _open("Whether it can write; needs no key", status, _STOPPING)},
+        "/ready": {"get": _open("Whether it can write; needs no key", status, _STOPPING)},
+        "/openapi.json": {"get": _open("This document; needs no key", {"type": "object"})},
     }
 
 

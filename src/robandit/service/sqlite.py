@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from time import time
 
@@ -129,3 +129,40 @@ class SQLiteStore:
 def _version() -> int:
     major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split("."))
     return 1_000_000 * major + 1_000 * minor + patch
+
+
+def read_only(path: Path, name: str | None) -> Iterator[bytes]:
+    """The log of a bandit, event by event as `encode` has it, from a file that no service has open. Nothing is written,
+    not even beside it unless a service was killed and left its write-ahead log."""
+    calm = not Path(f"{path}-wal").exists()  # then all is in the file itself, which can be read without locks
+    before = path.stat()
+    try:
+        db = apsw.Connection(
+            f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if calm else ''}",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+        )
+        with closing(db):
+            number = _number(db, path, name)
+            yield from (
+                body for (body,) in db.execute("SELECT body FROM events WHERE bandit = ? ORDER BY place", number)
+            )
+    except apsw.BusyError:
+        raise StoreError(f"{path} is open in a running service; ask that for the log: {_ASK}") from None
+    except apsw.Error as error:
+        raise StoreError(f"can't read {path}: {error}") from error
+    after = path.stat()
+    if calm and (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise StoreError(f"{path} has changed while it was read: a service has started; ask that for the log: {_ASK}")
+
+
+_ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
+
+
+def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[int]:
+    known = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
+    if name is None and len(known) == 1:
+        return (next(iter(known.values())),)
+    if name not in known:
+        lacks = "holds no bandit" if not known else f"holds the bandits {', '.join(known)}"
+        raise StoreError(f"{path} {lacks}" + (f", and none named {name!r}" if name else "; choose one with --bandit"))
+    return (known[name],)

@@ -96,7 +96,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def write(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+def append(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
     """Put and commit."""
     store.put(items, snapshots)
     store.commit()

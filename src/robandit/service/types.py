@@ -13,6 +13,7 @@ from robandit.service.history import Bucket
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a bandit may be called."""
+Name = Annotated[str, Meta(pattern=f"^{NAME}$", description="letters, digits, . _ -")]
 TOLD = ("robust-weighted-oful",)
 """Policies that can't do without being told the corruption."""
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -46,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 ge=0,
                 le=1e9,
                 description="C, for policies that are told it",
-                extra_json_schema={"anyOf": [{"const": 0}, {"minimum": 1e-9}]},
+                extra_json_schema={"not": {"exclusiveMinimum": 0, "exclusiveMaximum": 1e-9}},
             ),
         ]
         | None

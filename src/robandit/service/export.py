@@ -1,0 +1,221 @@
+"""The log as Parquet: a row for each decision, with what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from tempfile import TemporaryFile
+from threading import Lock
+from typing import Any, BinaryIO, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from robandit.service.events import Decided, decode
+
+ROWS, BYTES = 4096, 8 << 20
+"""A row group has so many decisions, or fewer if they take more than so many bytes. Larger ones would hold up others:
+while Arrow takes them apart, no other thread runs."""
+_NAME = 64  # bytes that the id of an action takes in memory, about
+_CHUNK = 1 << 18  # bytes that are sent at once
+OUTCOMES = ("pending", "rewarded", "default", "lost")
+"""What can have become of a decision: nothing yet, a reward, the default in its place, or none in time."""
+ABOUT = b"robandit.log"
+"""Where the file's metadata says whose log it is, and what was proved of its feedback."""
+
+_NUMBERS = pa.list_(pa.float64())
+SCHEMA = pa.schema(
+    [
+        ("decision_id", pa.string()),
+        ("round", pa.int64()),
+        ("at", pa.float64()),
+        ("actions", pa.list_(pa.string())),
+        ("action_id", pa.string()),
+        ("index", pa.int64()),
+        ("features", _NUMBERS),
+        ("offered", pa.list_(_NUMBERS)),
+        ("sigma", pa.float64()),
+        ("level", pa.int64()),
+        ("propensity", pa.float64()),
+        ("weight", pa.float64()),
+        ("source", pa.string()),
+        ("reward", pa.float64()),
+        ("reward_at", pa.float64()),
+        ("outcome", pa.string()),
+    ]
+)
+
+Pages: TypeAlias = Callable[[], AsyncIterator[list[bytes]]]
+
+
+class _Made(msgspec.Struct, tag="D"):
+    id: str
+
+
+class _Came(msgspec.Struct, tag="R"):
+    id: str
+    at: float
+    reward: float
+
+
+class _Ended(msgspec.Struct, tag="C"):
+    id: str
+    at: float
+    reward: float | None = None
+
+
+class _Proof(msgspec.Struct, tag="P"):
+    sentence: str
+
+
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof)  # events, with no more of them than `Fates` needs
+
+
+class Fates:
+    """What became of each decision, in the order of decisions; 17 bytes for each."""
+
+    def __init__(self) -> None:
+        self.outcome, self.reward, self.at = bytearray(), array("d"), array("d")
+        self._open: dict[str, int] = {}
+        self.proof: str | None = None
+        """What the monitor proved last."""
+
+    def read(self, page: Sequence[bytes]) -> None:
+        for event in map(_SKIM.decode, page):
+            if isinstance(event, _Made):
+                self._open[event.id] = len(self.outcome)
+                self.outcome.append(0)
+                self.reward.append(np.nan)
+                self.at.append(np.nan)
+            elif isinstance(event, _Proof):
+                self.proof = event.sentence
+            else:
+                place = self._open.pop(event.id)
+                self.at[place] = event.at
+                self.outcome[place] = 1 if isinstance(event, _Came) else 3 if event.reward is None else 2
+                self.reward[place] = np.nan if event.reward is None else event.reward
+
+
+class Writer:
+    """Writes decisions to a file, a row group at a time. Only one thread is ever at it."""
+
+    def __init__(self, file: BinaryIO, name: str, fates: Fates) -> None:
+        self._fates, self._rows, self._bytes, self._done = fates, list[Decided](), 0, 0
+        about = {ABOUT: json.dumps({"bandit": name, "proof": fates.proof})}
+        self._out = pq.ParquetWriter(file, SCHEMA.with_metadata(about), compression="zstd")
+        self._lock = Lock()
+
+    def write(self, page: Sequence[bytes]) -> None:
+        with self._lock:
+            for event in map(decode, page):
+                if self._done + len(self._rows) >= len(self._fates.outcome):  # later ones have no fate yet
+                    return
+                if isinstance(event, Decided):
+                    self._rows.append(event)
+                    self._bytes += len(event.offered or b"") + 8 * len(event.features) + _NAME * len(event.actions)
+                    if len(self._rows) >= ROWS or self._bytes >= BYTES:
+                        self._flush()
+
+    def close(self) -> None:
+        with self._lock:
+            self._flush()
+            self._out.close()
+
+    def abandon(self) -> None:
+        """Write no more, and wait for a thread that is at it."""
+        with self._lock, suppress(OSError, pa.ArrowException):
+            self._rows, self._fates = [], Fates()  # which have room for nothing
+            self._out.close()
+
+    def _flush(self) -> None:
+        if self._rows:
+            place = slice(self._done, self._done + len(self._rows))
+            self._out.write_table(_table(self._rows, self._fates, place))
+            self._done, self._rows, self._bytes = place.stop, [], 0
+
+
+def _table(rows: Sequence[Decided], fates: Fates, place: slice) -> pa.Table:
+    """Decisions, which have these places among all, and what became of them."""
+    outcome = np.frombuffer(bytes(fates.outcome[place]), np.uint8)
+    reward, at = np.array(fates.reward[place]), np.array(fates.at[place])
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in ("round", "at", "index", "sigma")}
+    columns |= {name: [getattr(row, name) for row in rows] for name in ("level", "propensity", "weight", "source")}
+    columns |= {
+        "decision_id": [row.id for row in rows],
+        "actions": [row.actions for row in rows],
+        "action_id": [row.actions[row.index] for row in rows],
+        "features": [row.features for row in rows],
+        "offered": _offered(rows),
+        "reward": pa.array(reward, mask=np.isnan(reward)),
+        "reward_at": pa.array(at, mask=np.isnan(at)),
+        "outcome": [OUTCOMES[code] for code in outcome],
+    }
+    arrays = [pa.array(columns[one.name], one.type) for one in SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _offered(rows: Sequence[Decided]) -> pa.Array:
+    """The features of all that was on offer, list by list; null where they were not kept."""
+    counts = [0 if row.offered is None else len(row.actions) for row in rows]
+    sizes = np.repeat([len(row.features) for row in rows], counts)
+    values = pa.array(np.frombuffer(b"".join(row.offered or b"" for row in rows)))
+    inner = pa.ListArray.from_arrays(_offsets(sizes), values)
+    return pa.ListArray.from_arrays(_offsets(counts), inner, mask=pa.array([row.offered is None for row in rows]))
+
+
+def _offsets(sizes: Any) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+
+
+async def as_parquet(name: str, pages: Pages, gone: Callable[[], Awaitable[bool]]) -> BinaryIO | None:
+    """A bandit's log as a nameless temporary file, which the system removes whatever happens; ``None`` if by then
+    nobody waits for it. The log is read twice, since rewards stand behind decisions; threads do the work."""
+    fates, file = Fates(), TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
+    writer: Writer | None = None
+    done = False
+    try:
+        async for page in pages():
+            await asyncio.to_thread(fates.read, page)
+            if await gone():
+                return None
+        writer = Writer(file, name, fates)
+        async for page in pages():
+            await asyncio.to_thread(writer.write, page)
+            if await gone():
+                return None
+        await asyncio.to_thread(writer.close)
+        done = True
+        return file
+    finally:
+        if not done:
+            if writer is not None:
+                writer.abandon()
+            file.close()
+
+
+class Download(StreamingResponse):
+    """A file as an answer; it is closed once that is sent, or can't be."""
+
+    def __init__(self, file: BinaryIO, filename: str, media_type: str) -> None:
+        self._file = file
+        size = file.seek(0, 2)
+        file.seek(0)
+        headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{filename}"'}
+        super().__init__(self._chunks(), headers=headers, media_type=media_type)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while data := await asyncio.to_thread(self._file.read, _CHUNK):
+            yield data
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
