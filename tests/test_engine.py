@@ -146,6 +146,9 @@ rounds = [0, 30]
 """
 
 
+KILLS = int(os.environ.get("ROBANDIT_KILLS", "12"))
+
+
 @pytest.mark.engines
 def test_kill_minus_nine_at_random_moments(tmp_path: Path) -> None:
     config, whole, path = tmp_path / "run.toml", tmp_path / "whole.parquet", tmp_path / "run.parquet"
@@ -155,7 +158,7 @@ def test_kill_minus_nine_at_random_moments(tmp_path: Path) -> None:
     subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
     usual = time.monotonic() - start
     moments, kills, done, seen = random.Random(1), 0, 0, 0
-    while kills < 25 or not done:
+    while kills < KILLS or not done:
         process = subprocess.Popen(
             [*command, "--out", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )

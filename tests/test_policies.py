@@ -84,12 +84,12 @@ def test_one_ellipsoid_policies_play_as_transcribed(name: str) -> None:
 
 
 MULTI_LEVEL = {
-    "theory": ({}, 300),
-    "scale 0.03": ({"radius_scale": 0.03}, 500),
-    "scale 0.01": ({"radius_scale": 0.01, "delta": 0.2}, 500),
-    "scale 0.003": ({"radius_scale": 0.003}, 500),
-    "scale 0.001, cascading": ({"radius_scale": 0.001, "regularization": 0.5}, 300),
-    "floor": ({"radius_scale": 0.005, "sigma_floor": 0.15}, 300),
+    "theory": ({}, 200),
+    "scale 0.03": ({"radius_scale": 0.03}, 250),
+    "scale 0.01": ({"radius_scale": 0.01, "delta": 0.2}, 250),
+    "scale 0.003": ({"radius_scale": 0.003}, 250),
+    "scale 0.001, cascading": ({"radius_scale": 0.001, "regularization": 0.5}, 200),
+    "floor": ({"radius_scale": 0.005, "sigma_floor": 0.15}, 200),
 }
 
 
