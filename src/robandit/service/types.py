@@ -11,6 +11,11 @@ from msgspec import Meta
 from robandit.policies import POLICIES
 from robandit.service.history import Bucket
 
+
+def _about(text: str) -> Meta:
+    return Meta(description=text)
+
+
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a bandit may be called."""
 Name = Annotated[str, Meta(pattern=f"^{NAME}$", description="letters, digits, . _ -")]
@@ -30,16 +35,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     policy: Annotated[
         str, Meta(description="one of `robandit policies`", extra_json_schema={"enum": sorted(POLICIES)})
     ] = "sceptic"
-    horizon: Annotated[int, Meta(ge=1, le=2**53)] = 1_000_000
+    horizon: Annotated[int, Meta(ge=1, le=2**53, description="T: rounds that guarantees are for")] = 1_000_000
     noise_range: Annotated[
         float, Meta(ge=1e-9, le=1e9, description="R: rewards differ from their mean by at most this")
     ] = 1.0
-    action_bound: Positive = 1.0
-    parameter_bound: Positive = 1.0
-    mean_bound: Positive = 1.0
-    delta: Share = 0.05
-    radius_scale: Positive | None = None
-    exploration: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    action_bound: Annotated[Positive, _about("the largest norm of an action's features")] = 1.0
+    parameter_bound: Annotated[Positive, _about("the largest norm that the unknown parameter can have")] = 1.0
+    mean_bound: Annotated[Positive, _about("the largest mean reward; rewards beyond it and R are cut")] = 1.0
+    delta: Annotated[Share, _about("the probability that a guarantee, or the monitor's proof, is wrong")] = 0.05
+    radius_scale: (
+        Annotated[Positive, _about("of the confidence radius: 1 is the theory's; left out, the policy's")] | None
+    ) = None
+    exploration: Annotated[
+        float, Meta(ge=0, le=1, description="the share of uniform play, for off-policy estimates")
+    ] = 0.0
     corruption: (
         Annotated[
             float,
@@ -113,11 +122,11 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """This one."""
 
-    decision_id: str
+    decision_id: Annotated[str, _about("for its reward; yours, if you gave one")]
     action_id: str
-    index: int
-    propensity: Annotated[float, Meta(gt=0, le=1)]
-    round: int
+    index: Annotated[int, _about("its place among the actions, from 0 on")]
+    propensity: Annotated[float, Meta(gt=0, le=1, description="the probability with which it was chosen")]
+    round: Annotated[int, _about("the number of the decision, from 1 on")]
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -144,15 +153,11 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """What the monitor has proved."""
 
-    lower_bound: float
-    """At least so much corruption in all, in units of reward."""
-    sentence: str
-    alarm: int | None
-    """How many rounds were final when corruption was first proved,"""
-    at: float | None
-    """and the time of that, in seconds since 1970."""
-    since: int | None
-    """The first round of the corruption by its cheapest explanation, which is no proof."""
+    lower_bound: Annotated[float, _about("at least so much corruption in all, in units of reward")]
+    sentence: Annotated[str, _about("the proof in words")]
+    alarm: Annotated[int | None, _about("rounds that were final when corruption was first proved")]
+    at: Annotated[float | None, _about("the time of that, in seconds since 1970")]
+    since: Annotated[int | None, _about("the first corrupt round by the cheapest explanation, which is no proof")]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,25 +165,24 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     settings: Settings
-    now: float
-    """The service's time, in seconds since 1970."""
-    rounds: int
-    pending: int
-    """Decisions whose reward is not final."""
-    rewards: int
-    defaults: int
-    lost: int
-    """Decisions without a reward or a default."""
-    levels: list[tuple[int, int]]
-    """The policy's levels and how many decisions each has made; a policy without levels has level 0 alone."""
-    estimate: list[float]
-    """What each feature is worth,"""
-    uncertainty: list[float]
-    """give or take, by the policy's confidence set."""
-    recent: list[tuple[int, float]]
-    """The rounds and rewards that became final last, the latest at the end."""
-    curves: dict[str, list[Bucket]]
-    """Traffic and rewards over time, by seconds, minutes and hours: start, decisions, final rewards, their sum."""
+    now: Annotated[float, _about("the service's time, in seconds since 1970")]
+    rounds: Annotated[int, _about("decisions so far")]
+    pending: Annotated[int, _about("decisions whose reward is not final")]
+    rewards: Annotated[int, _about("rewards that came in time")]
+    defaults: Annotated[int, _about("defaults that were applied where none came")]
+    lost: Annotated[int, _about("decisions with neither")]
+    levels: Annotated[
+        list[tuple[int, int]], _about("levels of the policy, and the decisions of each; 0 if it has none")
+    ]
+    estimate: Annotated[list[float], _about("what each feature is worth")]
+    uncertainty: Annotated[list[float], _about("give or take, by the policy's confidence set")]
+    recent: Annotated[
+        list[tuple[int, float]], _about("rounds and rewards that became final last, the latest at the end")
+    ]
+    curves: Annotated[
+        dict[str, list[Bucket]],
+        _about("by seconds, minutes and hours: start, decisions, rewards that became final, their sum"),
+    ]
     certificate: Alarm
 
 
