@@ -71,6 +71,7 @@ ORDER = [
     "simulate",
     "catalogue",
     "plan",
+    "files",
     "results",
     "engine",
     "summary",

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import logging
+import multiprocessing
 import os
 import random
 import shlex
@@ -24,12 +25,14 @@ import numpy as np
 import pytest
 
 from robandit.cli import main
+from robandit.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.service.events import Closed, Decided, Event, Proved, Rewarded, decode, encode
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
 from robandit.service.logs import Lines
+from robandit.service.looker import Looker, look
 from robandit.service.sqlite import SQLiteStore
 from robandit.service.store import Bandit, Entry, Snapshot, Store, StoreError, append, events
 from robandit.service.types import Action, Choice, Feedback, Settings
@@ -351,6 +354,26 @@ def test_a_horizon_that_is_over_is_no_error(server: Server) -> None:
     assert server.process.stderr is not None and server.process.stderr.read().count("horizon of 2 rounds is over") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[]", "has no keys"),
+        ("{", "not a list of keys"),
+        ('[{"name": "me"}]', "not a list of keys"),
+        ('[{"name": "me", "role": "king", "sha256": "00"}]', "one of the roles"),
+        ('[{"name": "me", "role": "admin", "sha256": "00"}]', "a sha256"),
+    ],
+)
+def test_keys_that_are_none(text: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Open to all is what nobody wants who names a file; nor is a broken one written to."""
+    path = tmp_path / "keys.json"
+    path.write_text(text)
+    for command in (["serve", "--store", str(tmp_path / "log.db")], ["key", "you", "admin"]):
+        assert main([*command, "--keys", str(path)]) == 1
+        assert word in capsys.readouterr().err and path.read_text() == text
+    assert not (tmp_path / "log.db").exists()
+
+
 def test_it_listens_elsewhere_only_with_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--host", "0.0.0.0", "--store", str(tmp_path / "log.db")]) == 2
     assert "needs --keys" in capsys.readouterr().err and not (tmp_path / "log.db").exists()
@@ -593,6 +616,26 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").certificate == found
     again.stop()
+
+
+def test_looks_in_another_process(caplog: pytest.LogCaptureFixture) -> None:
+    """They see the same; and if the process dies, one look is missed."""
+    monitor, rng = CorruptionMonitor(dim=2, noise=0.05), np.random.default_rng(1)
+    for t in range(200):
+        shown = rng.uniform(-0.7, 0.7, 2)
+        monitor.observe(shown, float(shown @ [0.6, 0.3]) * (-1 if t < 50 else 1))
+    looker = Looker()
+    found = looker(monitor.state())
+    assert found == look(monitor.state()) and found is not None and found.lower_bound > 1.0
+    (child,) = multiprocessing.active_children()
+    child.kill()
+    child.join()
+    assert looker(monitor.state()) is None and "died" in caplog.text
+    assert looker(monitor.state()) == found
+    (child,) = multiprocessing.active_children()
+    looker.stop()
+    child.join(20)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

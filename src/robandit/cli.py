@@ -281,7 +281,7 @@ def _audit(options: argparse.Namespace) -> None:
     from robandit.audit import SOURCES, Settings, audit
     from robandit.audit.logs import stem
     from robandit.audit.page import build
-    from robandit.results import save_file
+    from robandit.files import save_file
 
     path: Path = options.log
     out = options.out or path.with_name(f"{stem(path)}-audit.html")

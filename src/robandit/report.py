@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import matplotlib as mpl
 
-from robandit.results import save_file
+from robandit.files import save_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 
 import robandit
 from robandit.catalogue import CATALOGUE, find, fingerprint
+from robandit.files import ResultExists, write_file
 from robandit.plan import Run, Task
 from robandit.simulate import Trace
 
@@ -57,10 +57,6 @@ SCHEMA = pa.schema(
     }
 )
 """One row for each policy, scenario, trial and checkpoint; counts and sums are up to and including that round."""
-
-
-class ResultExists(FileExistsError):  # noqa: N818 - it is the state that is named
-    """Something else is where the result should go."""
 
 
 class Result(NamedTuple):
@@ -251,48 +247,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _place(draft: Path, path: Path) -> None:
-    """Give a file its name, if nothing else has it."""
-    try:
-        os.link(draft, path)  # which fails if there is one, as renaming does not
-    except FileExistsError:
-        raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
-    except OSError:  # a file system without links
-        if path.exists():
-            raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
-        draft.replace(path)
-
-
-def save_file(path: Path, data: bytes, *, force: bool) -> bool:
-    """Save a file unless it is there already; over another only by ``force``. Gives whether anything was written."""
-    if path.exists() and path.read_bytes() == data:
-        return False
-    if path.exists() and not force:
-        raise ResultExists(f"{path} is there already and differs; choose another --out, or replace it with --force")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, data, replace=force)
-    return True
-
-
-def write_file(path: Path, data: bytes, *, replace: bool = True) -> None:
-    """All of a file or none of it, on the disk before this returns; without ``replace`` never over another."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            draft.replace(path)
-        else:
-            _place(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    if os.name == "posix":  # where a folder's entries are written like a file's
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

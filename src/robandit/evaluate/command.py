@@ -92,7 +92,7 @@ def _save(options: argparse.Namespace, found: Evaluation, text: str) -> None:
     try:
         from robandit.evaluate.picture import forest
         from robandit.experiments.commands import save_figure
-        from robandit.results import save_file
+        from robandit.files import save_file
     except ImportError as error:
         raise ConfigError(f"a picture needs {error.name} as well: pip install 'robandit[lab]'") from None
     path = options.out / "evaluate.json"

@@ -365,7 +365,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _save(options: argparse.Namespace, name: str, data: bytes) -> None:
-    from robandit.results import save_file
+    from robandit.files import save_file
 
     path: Path = options.out / name
     if save_file(path, data, force=options.force):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robandit.catalogue import ConfigError
+from robandit.files import write_file
 
 if TYPE_CHECKING:
     from robandit.service.store import Store
@@ -54,13 +55,16 @@ def add_commands(commands: Any) -> None:
 
 def _key(options: argparse.Namespace) -> None:
     """Make an API key, show it once, and add its hash to the file of keys that `robandit serve --keys` reads."""
-    from robandit.service.keys import new_key
+    from robandit.service.keys import Keys, new_key
 
-    entries = json.loads(options.keys.read_text(encoding="utf-8")) if options.keys.exists() else []
+    entries = []
+    if options.keys.exists():
+        Keys.read(options.keys)  # or say what is wrong with it
+        entries = json.loads(options.keys.read_text(encoding="utf-8"))
     if any(entry["name"] == options.name for entry in entries):
         raise ConfigError(f"{options.keys} has a key named {options.name!r} already; choose another name")
     secret, entry = new_key(options.name, options.role)
-    options.keys.write_text(json.dumps([*entries, entry], indent=1) + "\n", encoding="utf-8")
+    write_file(options.keys, (json.dumps([*entries, entry], indent=1) + "\n").encode())
     options.keys.chmod(0o600)
     print(secret)
     print(f"This is the only time that it is shown; {options.keys} holds its hash.", file=sys.stderr)

@@ -47,6 +47,8 @@ class Keys:
             keys = [Key(entry["name"], entry["role"], bytes.fromhex(entry["sha256"])) for entry in entries]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a list of keys (make one with `robandit key`): {error!r}") from None
+        if not keys:
+            raise ValueError(f"{path} has no keys; make one with `robandit key`")
         for key in keys:
             if key.role not in ROLES or len(key.digest) != 32:
                 raise ValueError(f"{path}: key {key.name!r} must have one of the roles {', '.join(ROLES)} and a sha256")
