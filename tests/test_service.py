@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import numpy as np
 import pytest
 
@@ -616,6 +617,21 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").certificate == found
     again.stop()
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", msgspec.msgpack.encode({"place": 3})])
+def test_a_snapshot_of_no_use_is_done_without(body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One of another version, say: the log is the truth."""
+    hub = Hub(SQLiteStore(tmp_path / "log.db"))
+    calls = [lambda i=i: hub.decide("shop", offer(f"d{i}")) for i in range(5)]  # type: ignore[misc]
+    working(hub, lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7), *calls)
+    digest = hub.wards["shop"].learner.digest()
+    append(hub._store, [], [Snapshot(1, 5, body)])
+    hub._store.close()
+    again = Hub(SQLiteStore(tmp_path / "log.db"))
+    assert again.wards["shop"].learner.digest() == digest and "of no use" in caplog.text
+    again.stop()
+    check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
 def test_looks_in_another_process(caplog: pytest.LogCaptureFixture) -> None:

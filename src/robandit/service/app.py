@@ -106,11 +106,15 @@ class Service:
             self.hub.stop()
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Do it once a second."""
+        """Do it once a second, whatever becomes of it."""
         while True:
             await asyncio.sleep(1.0)
-            with suppress(Refused):
+            try:
                 await do()
+            except Refused:  # the service is stopping
+                pass
+            except Exception:
+                log.exception("%s failed, and is tried again", do.__name__)
 
     def _guard(self, role: str, handle: Callable[[Request], Any]) -> Callable[[Request], Any]:
         """Let in who may, answer what goes wrong, and tell nobody why it went wrong inside."""

@@ -322,11 +322,16 @@ class Hub:
     def _adopt(self, entry: Bandit) -> None:
         """A bandit from the store: its state is that of its last snapshot and the log since."""
         settings = msgspec.json.decode(entry.settings, type=Settings)
-        kept = self._store.snapshot(entry.number)
-        learner = Learner.restore(settings, entry.seed, kept.body) if kept else Learner(settings, entry.seed)
+        learner, kept = Learner(settings, entry.seed), self._store.snapshot(entry.number)
+        if kept is not None:
+            try:
+                learner = Learner.restore(settings, entry.seed, kept.body)
+            except (ValueError, KeyError, TypeError) as error:
+                log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", entry.name, error)
+        saved = learner.place
         for event in events(self._store, entry.number, learner.place):
             learner.apply(event)
-        self.wards[entry.name] = Ward(entry, settings, learner, saved=kept.place if kept else 0)
+        self.wards[entry.name] = Ward(entry, settings, learner, saved)
 
     def _catch_up(self, news: Sequence[Item]) -> None:
         """Fold in what other processes have written."""
