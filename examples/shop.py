@@ -18,6 +18,7 @@ What both lose over many seeds, and where robustness buys nothing, is in docs/cl
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
 import subprocess
 import sys
@@ -265,4 +266,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that our service ends with us
     main()
