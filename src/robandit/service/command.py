@@ -14,6 +14,10 @@ from robandit.catalogue import ConfigError
 from robandit.files import write_file
 
 if TYPE_CHECKING:
+    from socket import socket
+
+    import uvicorn
+
     from robandit.service.store import Store
 
 _SERVE = """\
@@ -71,25 +75,56 @@ def _key(options: argparse.Namespace) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    import uvicorn
-
     from robandit.service import logs
     from robandit.service.app import Service
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
-    from robandit.service.protocol import Connection
     from robandit.service.store import StoreError
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys and not _is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
     logs.start()
+    looker = Looker()
     try:
-        hub = Hub(_open(options.store), look=Looker())
+        hub = Hub(_open(options.store), look=looker)
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    server = uvicorn.Server(
+    server = _server(options)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
+    gc.set_threshold(20_000, 20, 20)
+    server.config.app = Service(hub, keys, stop=stop)
+    try:
+        server.run()
+    except KeyboardInterrupt:  # which it has dealt with
+        pass
+    finally:
+        looker.stop()
+    if hub.broken is not None:
+        raise OSError(f"stopped, since it can't write: {hub.broken}")
+
+
+def _server(options: argparse.Namespace) -> uvicorn.Server:
+    """What listens, once it has something to serve; it says where."""
+    import uvicorn
+
+    from robandit.service.protocol import Connection
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                port = self.servers[0].sockets[0].getsockname()[1]
+                print(
+                    f"The dashboard is at http://{options.host}:{port}/, all calls at /docs. Ctrl-C stops.", flush=True
+                )
+
+    return Server(
         uvicorn.Config(
             "",
             http=Connection,
@@ -103,16 +138,6 @@ def _serve(options: argparse.Namespace) -> None:
             date_header=False,
         )
     )
-
-    def stop() -> None:
-        server.should_exit = True
-
-    gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
-    gc.set_threshold(20_000, 20, 20)
-    server.config.app = Service(hub, keys, stop=stop)
-    server.run()
-    if hub.broken is not None:
-        raise OSError(f"stopped, since it can't write: {hub.broken}")
 
 
 def _open(store: str) -> Store:

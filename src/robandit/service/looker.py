@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -52,8 +53,10 @@ class Looker:
 
 
 def _serve(link: Connection) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for our parent, which we end with
+        signal.signal(number, signal.SIG_IGN)
     with suppress(AttributeError):  # where there is no such thing
         os.nice(10)
-    with suppress(EOFError, OSError, KeyboardInterrupt):
+    with suppress(EOFError, OSError):
         while True:
             link.send(look(link.recv()))
