@@ -24,7 +24,7 @@ test: lint
 	$(BIN)/python -m pytest -n auto -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
-	$(BIN)/python -m pytest -m engines
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow

@@ -91,7 +91,7 @@ def test_only_workers_stop_when_their_parent_is_gone(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.engines
-@pytest.mark.parametrize(("workers", "batch"), [(1, 1), (1, 7), (2, 7), (2, 64)])
+@pytest.mark.parametrize(("workers", "batch"), [(2, 1), (1, 7), (2, 7), (2, 64)])
 def test_the_cores_of_this_machine(workers: int, batch: int, tmp_path: Path, reference: bytes) -> None:
     assert run_with(tmp_path, Engine(workers=workers, batch=batch)) == reference
 
@@ -146,7 +146,7 @@ rounds = [0, 30]
 """
 
 
-KILLS = int(os.environ.get("ROBANDIT_KILLS", "12"))
+KILLS = int(os.environ.get("ROBANDIT_KILLS", "8"))
 
 
 @pytest.mark.engines
