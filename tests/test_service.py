@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import logging
-import multiprocessing
 import os
 import random
 import shlex
@@ -643,15 +642,13 @@ def test_looks_in_another_process(caplog: pytest.LogCaptureFixture) -> None:
     looker = Looker()
     found = looker(monitor.state())
     assert found == look(monitor.state()) and found is not None and found.lower_bound > 1.0
-    (child,) = multiprocessing.active_children()
-    child.kill()
-    child.join()
+    looker.process.kill()
+    looker.process.join()
     assert looker(monitor.state()) is None and "died" in caplog.text
     assert looker(monitor.state()) == found
-    (child,) = multiprocessing.active_children()
     looker.stop()
-    child.join(20)
-    assert child.exitcode == 0
+    looker.process.join(20)
+    assert looker.process.exitcode == 0
 
 
 @pytest.mark.parametrize("policy", POLICIES)

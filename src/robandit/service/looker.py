@@ -41,7 +41,8 @@ class Looker:
     def _start(self) -> Connection:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        context.Process(target=_serve, args=(theirs,), daemon=True).start()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
         theirs.close()  # so that it ends when we do, however we end
         self._link = ours
         return ours
