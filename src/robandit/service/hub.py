@@ -226,7 +226,7 @@ class Hub:
         best = ward.learner.proof
         if found.lower_bound > (best.lower_bound if best else 0.0):
             event = Proved(
-                id=str(found.rounds),
+                id=str(ward.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
                 at=self._now(ward),
                 round=found.rounds,
                 lower_bound=found.lower_bound,
