@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,7 +107,7 @@ def request(path: str, body: bytes, method: str = "POST") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def load(port: int, connections: int, seconds: float, requests: list[bytes]) -> list[float]:
+async def load(ports: list[int], connections: int, seconds: float, requests: list[bytes]) -> list[float]:
     """Latencies of all decisions that so many connections got in that time."""
     loop, found, place = asyncio.get_running_loop(), [], [0]
     end = time.perf_counter() + seconds
@@ -117,7 +118,7 @@ async def load(port: int, connections: int, seconds: float, requests: list[bytes
 
     links = [
         (await loop.create_connection(lambda: Link(ask, lambda took, _: found.append(took)), "127.0.0.1", port))[1]
-        for _ in range(connections)
+        for port in itertools.islice(itertools.cycle(ports), connections)
     ]
     await asyncio.gather(*(link.over for link in links))
     return found
@@ -142,7 +143,8 @@ def running(command: list[str]) -> Iterator[tuple[int, subprocess.Popen[bytes]]]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    process = subprocess.Popen([sys.executable, *command, str(port)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, *command, str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(200):
             try:
@@ -165,18 +167,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(work)
 
 
-def measure(name: str, command: list[str], seconds: float) -> list[float]:
+def measure(name: str, command: list[str], seconds: float, processes: int = 1) -> list[float]:
     rng = np.random.default_rng(1)
     menus = rng.uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
     offers = [{"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]} for menu in menus]
     requests = [request("/v1/bandits/shop/decisions", json.dumps(offer).encode()) for offer in offers]
     rates = []
-    with running(command) as (port, _):
+    with ExitStack() as stack:
+        ports = [stack.enter_context(running(command))[0] for _ in range(processes)]
         settings = json.dumps({"dim": 20, "noise_range": 0.5}).encode()
-        run(once(port, request("/v1/bandits/shop", settings, "PUT")))
-        run(load(port, 32, 3.0, requests))  # the first looks at the monitor start a process
+        for port in ports:
+            run(once(port, request("/v1/bandits/shop", settings, "PUT")))
+        run(load(ports, 32, 3.0, requests))  # the first looks at the monitor start a process
         for connections in (1, 32, 128):
-            found = 1e3 * np.array(run(load(port, connections, seconds, requests)))
+            found = 1e3 * np.array(run(load(ports, connections, seconds, requests)))
             rates.append(len(found) / seconds)
             half, most = np.percentile(found, [50, 99])
             print(
@@ -226,6 +230,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default %(default)s)")
     parser.add_argument("--memory", type=int, metavar="N", help="measure memory over so many decisions instead")
     parser.add_argument("--store", metavar="URL", help="a PostgreSQL to measure instead of a file")
+    parser.add_argument("--processes", type=int, default=1, help="services on that PostgreSQL (default %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = options.store or str(Path(folder) / "log.db")
@@ -234,7 +239,7 @@ def main() -> None:
             remember(serve, options.memory)
             return
         (Path(folder) / "no_log.py").write_text(NO_LOG, encoding="utf-8")
-        ours = measure("durable", serve, options.seconds)
+        ours = measure("durable", serve, options.seconds, options.processes)
         bare = measure("no log", [str(Path(folder) / "no_log.py")], options.seconds)
         echo = measure("echo", ["-c", ECHO], options.seconds)
     for name, rates in (("the same without a log", bare), ("the echo", echo)):

@@ -116,7 +116,9 @@ def service(url: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "shop.db")
         command = [sys.executable, "-m", "robandit", "serve", "--store", store, "--port", port]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)  # Ctrl-C is for us
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )  # Ctrl-C is for us
         try:
             yield f"http://127.0.0.1:{port}"
         finally:

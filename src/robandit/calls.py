@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robandit.service.events import Event, decode
-from robandit.service.types import Action, Choice, Chosen, Creation, Feedback, Name, Outcome, Outcomes, Problem, Status
+from robandit.service.types import NAME, Action, Choice, Chosen, Creation, Feedback, Outcome, Outcomes, Problem, Status
 
 T = TypeVar("T")
 Actions: TypeAlias = Mapping[str, ArrayLike] | Sequence[tuple[str, ArrayLike]] | ArrayLike
@@ -175,10 +176,9 @@ class Calls:
 
 
 def _path(name: str) -> str:
-    try:
-        return f"/v1/bandits/{msgspec.convert(name, Name)}"
-    except msgspec.ValidationError:
-        raise ValueError(f"name must have up to 64 letters, digits, . _ or -, got {name!r}") from None
+    if not re.fullmatch(NAME, name):
+        raise ValueError(f"name must have up to 64 letters, digits, . _ or -, got {name!r}")
+    return f"/v1/bandits/{name}"
 
 
 def _actions(given: Actions, sigma: Sigma) -> list[Action]:

@@ -7,14 +7,13 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from robandit.catalogue import ConfigError
+from robandit.evaluate import LOGGED, UNIFORM, Evaluation, evaluate
+from robandit.evaluate.estimators import Interval
+from robandit.evaluate.logs import read
 from robandit.plan import Entry, read_entries, read_text
-
-if TYPE_CHECKING:
-    from robandit.evaluate import Evaluation
-    from robandit.evaluate.estimators import Interval
 
 _ABOUT = """\
 What would another policy have earned on this traffic? Off-policy evaluation of the service's log, by inverse propensity
@@ -71,10 +70,7 @@ def _range(text: str) -> tuple[float, float]:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from robandit.evaluate import evaluate
-    from robandit.evaluate.logs import read
-
-    policies = _policies(options.policy or ["uniform"])
+    policies = _policies(options.policy or [UNIFORM])
     names = ("train", "confidence", "reward_range", "noise_range", "seed")
     found = evaluate(read(options.log, options.bandit), policies, **{name: getattr(options, name) for name in names})
     text = json.dumps(as_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -103,7 +99,7 @@ def _save(options: argparse.Namespace, found: Evaluation, text: str) -> None:
 
 def _policies(given: list[str]) -> list[Entry | str]:
     """As they were asked for; `uniform` and `logged` are no policies of the catalogue."""
-    plain = [text for text in given if text in ("uniform", "logged")]
+    plain = [text for text in given if text in (UNIFORM, LOGGED)]
     rest = [read_text(text) for text in given if text not in plain]
     return [*dict.fromkeys(plain), *(read_entries("policies", rest) if rest else [])]
 

@@ -171,12 +171,12 @@ class Service:
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
-        self.hub.status(name)  # before the answer begins
         if form == "parquet":
             return await self._parquet(request, name)
         if form != "ndjson":
             raise Refused(422, f"format must be ndjson or parquet, got {form!r}")
-        lines = (b"\n".join(page) + b"\n" async for page in self.hub.log(name))
+        pages = self.hub.log(name)  # which refuses before the answer begins
+        lines = (b"\n".join(page) + b"\n" async for page in pages)
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     async def _parquet(self, request: Request, name: str) -> Response:

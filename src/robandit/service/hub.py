@@ -128,10 +128,12 @@ class Hub:
             ),
         )
 
-    async def log(self, name: str) -> AsyncIterator[list[bytes]]:
+    def log(self, name: str) -> AsyncIterator[list[bytes]]:
         """A bandit's log so far, some events at a time, as `encode` has them."""
-        ward, after = self._ward(name), 0
-        last = ward.learner.place
+        return self._pages(self._ward(name))
+
+    async def _pages(self, ward: Ward) -> AsyncIterator[list[bytes]]:
+        after, last = 0, ward.learner.place
         while after < last:
             page = await self._ask(partial(self._page, ward, after))
             yield page[: last - after]
@@ -312,7 +314,7 @@ class Hub:
 
     async def _write(self, items: Sequence[Item]) -> None:
         """Where putting is quick, only the commit is for a thread: two that are busy hold each other up."""
-        kept = self._snapshots(SNAPSHOT_EVERY)
+        kept = self._snapshots()
         if self._store.shared:
             await asyncio.to_thread(append, self._store, items, kept)
         else:
@@ -344,19 +346,19 @@ class Hub:
             elif item.place > numbers[item.bandit].learner.place:
                 numbers[item.bandit].learner.apply(item.event)
 
-    def _snapshots(self, every: int) -> list[Snapshot]:
-        """States of bandits to which so much has happened; fewer where they are large. They are no part of any
-        promise."""
+    def _snapshots(self, *, of_all: bool = False) -> list[Snapshot]:
+        """States of bandits to which much has happened, or anything. They are no part of any promise."""
         found = []
         for ward in self.wards.values():
-            if ward.learner.place >= ward.saved + max(every, len(ward.learner.pending) if every > 1 else 1):
+            new = ward.learner.place - ward.saved
+            if new >= (1 if of_all else max(SNAPSHOT_EVERY, len(ward.learner.pending))):  # large ones are rarer
                 ward.saved = ward.learner.place
                 found.append(Snapshot(ward.entry.number, ward.saved, ward.learner.snapshot()))
         return found
 
     def stop(self) -> None:
         """Keep snapshots of all, for a quick start."""
-        if self.broken is None and (kept := self._snapshots(1)):
+        if self.broken is None and (kept := self._snapshots(of_all=True)):
             try:
                 append(self._store, [], kept)
             except StoreError as error:

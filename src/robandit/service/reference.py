@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -9,28 +10,12 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_SHOP = "/v1/bandits/shop"
-_RED, _BLUE = '{"id": "red", "features": [1, 0]}', '{"id": "blue", "features": [0, 1]}'
-EXAMPLES = {
-    ("get", "/v1/bandits"): ("/v1/bandits", None),
-    ("put", "/v1/bandits/{name}"): (_SHOP, '{"dim": 2, "noise_range": 1.0}'),
-    ("get", "/v1/bandits/{name}"): (_SHOP, None),
-    ("post", "/v1/bandits/{name}/decisions"): (
-        f"{_SHOP}/decisions",
-        f'{{"decision_id": "visit-1", "actions": [{_RED}, {_BLUE}]}}',
-    ),
-    ("post", "/v1/bandits/{name}/rewards"): (f"{_SHOP}/rewards", '{"decision_id": "visit-1", "reward": 1}'),
-    ("get", "/v1/bandits/{name}/log"): (f"{_SHOP}/log", None),
-    **{("get", path): (path, None) for path in ("/metrics", "/health", "/ready", "/openapi.json")},
-}
-"""Of every call, an address and a body."""
-
 
 def reference(document: dict[str, Any], style: str) -> str:
     """The whole page: every call with its body and its answers, then the types that are left."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     calls = [
-        (method, path, call)
+        (method, path, {**call, "address": _address(path, methods.get("parameters", []))})
         for path, methods in document["paths"].items()
         for method, call in methods.items()
         if method != "parameters"
@@ -58,7 +43,7 @@ def reference(document: dict[str, Any], style: str) -> str:
 def _call(method: str, path: str, call: Schema, schemas: dict[str, Schema], told: set[str], common: Schema) -> str:
     """A call and its answers but for the common ones. The types of its body stand here, unless they did before."""
     parts = [f'<h2 id="{_anchor(method, path)}">{_title(method, path)}</h2>']
-    parts += [f"<p>{escape(call['summary'])}.</p>".replace("?.", "?"), _curl(method, path)]
+    parts += [f"<p>{escape(call['summary'])}.</p>".replace("?.", "?"), _curl(method, call)]
     if "requestBody" in call:
         body = call["requestBody"]["content"]["application/json"]["schema"]
         parts.append(f"<p>The body: {_kind(body)}</p>")
@@ -76,10 +61,18 @@ def _answer(status: str, answer: Schema) -> str:
     return _row(f"<code>{escape(status)}</code>", escape(answer["description"]), kind)
 
 
-def _curl(method: str, path: str) -> str:
-    address, body = EXAMPLES[method, path]
+def _address(path: str, parameters: list[Schema]) -> str:
+    """Of an example."""
+    for one in parameters:
+        path = path.replace(f"{{{one['name']}}}", str(one.get("example")))
+    return path
+
+
+def _curl(method: str, call: Schema) -> str:
+    address, data = call["address"], ""
     how = "" if method == "get" else f" -X {method.upper()}"
-    data = "" if body is None else f" -d '{body}'"
+    if "requestBody" in call:
+        data = f" -d '{json.dumps(call['requestBody']['content']['application/json']['example'])}'"
     return f"<pre><code>{escape(f'curl -s{how} localhost:8000{address}{data}', quote=False)}</code></pre>"
 
 

@@ -12,13 +12,12 @@ from robandit.policies import POLICIES
 from robandit.service.history import Bucket
 
 
-def _about(text: str) -> Meta:
-    return Meta(description=text)
+def _about(text: str, **limits: Any) -> Meta:
+    return Meta(description=text, **limits)
 
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a bandit may be called."""
-Name = Annotated[str, Meta(pattern=f"^{NAME}$", description="letters, digits, . _ -")]
 TOLD = ("robust-weighted-oful",)
 """Policies that can't do without being told the corruption."""
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -31,14 +30,12 @@ Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A bandit: how it decides, what it assumes, and how long it waits for rewards."""
 
-    dim: Annotated[int, Meta(ge=1, le=1000, description="features of an action")]
-    policy: Annotated[
-        str, Meta(description="one of `robandit policies`", extra_json_schema={"enum": sorted(POLICIES)})
-    ] = "sceptic"
-    horizon: Annotated[int, Meta(ge=1, le=2**53, description="T: rounds that guarantees are for")] = 1_000_000
-    noise_range: Annotated[
-        float, Meta(ge=1e-9, le=1e9, description="R: rewards differ from their mean by at most this")
-    ] = 1.0
+    dim: Annotated[int, _about("features of an action", ge=1, le=1000)]
+    policy: Annotated[str, _about("one of `robandit policies`", extra_json_schema={"enum": sorted(POLICIES)})] = (
+        "sceptic"
+    )
+    horizon: Annotated[int, _about("T: rounds that guarantees are for", ge=1, le=2**53)] = 1_000_000
+    noise_range: Annotated[float, _about("R: rewards differ from their mean by at most this", ge=1e-9, le=1e9)] = 1.0
     action_bound: Annotated[Positive, _about("the largest norm of an action's features")] = 1.0
     parameter_bound: Annotated[Positive, _about("the largest norm that the unknown parameter can have")] = 1.0
     mean_bound: Annotated[Positive, _about("the largest mean reward; rewards beyond it and R are cut")] = 1.0
@@ -46,9 +43,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     radius_scale: (
         Annotated[Positive, _about("of the confidence radius: 1 is the theory's; left out, the policy's")] | None
     ) = None
-    exploration: Annotated[
-        float, Meta(ge=0, le=1, description="the share of uniform play, for off-policy estimates")
-    ] = 0.0
+    exploration: Annotated[float, _about("the share of uniform play, for off-policy estimates", ge=0, le=1)] = 0.0
     corruption: (
         Annotated[
             float,
@@ -61,12 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ]
         | None
     ) = None
-    noise: (
-        Annotated[float, Meta(ge=1e-9, le=1e9, description="the noise's sub-Gaussian scale, for the monitor")] | None
-    ) = None
-    sources: Annotated[int, Meta(ge=0, le=10_000, description="sources that the monitor tells apart")] = 0
-    reward_window: Annotated[float, Meta(gt=0, le=1e9, description="seconds that a reward may take")] = 86_400.0
-    default_reward: Annotated[Reward, Meta(description="where none came; left out: none")] | None = None
+    noise: Annotated[float, _about("the noise's sub-Gaussian scale, for the monitor", ge=1e-9, le=1e9)] | None = None
+    sources: Annotated[int, _about("sources that the monitor tells apart", ge=0, le=10_000)] = 0
+    reward_window: Annotated[float, _about("seconds that a reward may take", gt=0, le=1e9)] = 86_400.0
+    default_reward: Annotated[Reward, _about("where none came; left out: none")] | None = None
 
     def __post_init__(self) -> None:
         if self.policy in TOLD and self.corruption is None:
@@ -108,15 +101,15 @@ class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
     id: Id
     features: Annotated[list[float], Meta(min_length=1, max_length=1000)]
-    sigma: Annotated[float, Meta(gt=0, le=1e9, description="the standard deviation of its reward")] | None = None
+    sigma: Annotated[float, _about("the standard deviation of its reward", gt=0, le=1e9)] | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Which of these should I show?"""
 
     actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
-    decision_id: Annotated[Id, Meta(description="yours, so that a retry is the same decision")] | None = None
-    source: Annotated[Label, Meta(description="where the traffic comes from")] | None = None
+    decision_id: Annotated[Id, _about("yours, so that a retry is the same decision")] | None = None
+    source: Annotated[Label, _about("where the traffic comes from")] | None = None
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -125,7 +118,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decision_id: Annotated[str, _about("for its reward; yours, if you gave one")]
     action_id: str
     index: Annotated[int, _about("its place among the actions, from 0 on")]
-    propensity: Annotated[float, Meta(gt=0, le=1, description="the probability with which it was chosen")]
+    propensity: Annotated[float, _about("the probability with which it was chosen", gt=0, le=1)]
     round: Annotated[int, _about("the number of the decision, from 1 on")]
 
 
