@@ -76,7 +76,7 @@ def race(folder: Path, rows: int) -> None:
     options = f"--noise {NOISE} --source partner --time shown_at --force".split()
     command = [sys.executable, "-m", "robandit", "audit", str(path), *options]
     figures = {
-        "import robandit": measure([sys.executable, "-c", "import robandit.audit.page"]),
+        "import robandit": measure([sys.executable, "-c", "import robandit.logs.audit.page"]),
         "read the file": measure([sys.executable, "-c", READ, str(path)]),
         "robandit audit": measure(command),
     }

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from policies import peak_flops
 from public_script import POLICIES, seconds_per_round
-from robandit.engine import Engine, carry_out
-from robandit.plan import Run
+from robandit.lab.engine import Engine, carry_out
+from robandit.lab.plan import Run
 
 DIM = ACTIONS = 20
 FLOPS = 2 * (ACTIONS * DIM * DIM + 2 * ACTIONS * DIM + 3 * DIM * DIM)  # of one round: widths, means, the update

@@ -9,7 +9,8 @@ import tracemalloc
 import numpy as np
 
 from robandit import CorruptionMonitor
-from robandit.ridge import Floats, Ridge
+from robandit.arrays import Floats
+from robandit.geometry.ridge import Ridge
 
 DIM, NOISE, CHUNK = 20, 0.05, 10_000
 

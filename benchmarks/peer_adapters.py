@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from robandit.ridge import Floats
+from robandit.arrays import Floats
 
 Knobs: TypeAlias = Mapping[str, float]
 """What is tuned: the library's own names and values."""

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from peer_adapters import Contender, Knobs, Peer, Trial
-from robandit.attacks import Adversary, Flip
-from robandit.environments import Fresh
+from robandit.arrays import Floats
 from robandit.experiments.tune import GRID
+from robandit.lab.attacks import Adversary, Flip
+from robandit.lab.environments import Fresh
+from robandit.lab.protocol import Scenario, simulate
 from robandit.policies import POLICIES, Decision, Policy
-from robandit.ridge import Floats
-from robandit.simulate import Scenario, simulate
 from robandit.streams import ENVIRONMENT, Draws
 
 WORLD = Fresh(dim=5, actions=20, hide_sigma=True)
@@ -105,7 +105,7 @@ class Theirs:
 
 
 def play(peers: Sequence[Peer], race: Race) -> Floats:
-    """The regret (B,) of one learner per trial: the loop of `robandit.simulate`, for those that know no batches."""
+    """The regret (B,) of one learner per trial: the loop of `robandit.lab.protocol`, for those that know no batches."""
     attack, rows, regret = Flip(rounds=race.flips), np.arange(len(peers)), np.zeros(len(peers))
     world = WORLD.rounds(Draws(seed=race.seed, trials=race.trials, who=ENVIRONMENT))
     adversary = Adversary([(attack, WORLD, race.trials)], race.seed)

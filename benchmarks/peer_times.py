@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from peer_adapters import Knobs, Peer, Trial
 from peer_race import Own, Theirs
+from robandit.arrays import Floats
 from robandit.policies import Policy
-from robandit.ridge import Floats
 
 BATCH = 64
 

@@ -26,9 +26,9 @@ from tqdm import tqdm
 from peer_adapters import CONTENDERS, LEFT_OUT, Knobs, installed
 from peer_race import BY_CLASS, WORLD, Entrant, Own, Race, Theirs, check_play
 from peer_times import Cost, measure
+from robandit.arrays import Floats
 from robandit.experiments.tune import SEED as TUNING_SEED
 from robandit.experiments.tune import interval
-from robandit.ridge import Floats
 
 SEED = 1
 FLIPS = (0, 25, 100)

@@ -36,7 +36,7 @@ from tqdm import tqdm
 
 from robandit import Client, CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.service.types import Settings
+from robandit.wire.types import Settings
 
 WORTH = np.array([0.3, 0.5, 0.4, 0.2, -0.3])
 """What makes visitors click: any product, how well it fits the visitor, its discount, its rating; and the rival's."""

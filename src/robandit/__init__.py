@@ -4,11 +4,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from robandit import attacks, checks, environments
-from robandit.actions import Ball, Box, Polytope
-from robandit.certificate import Certificate
-from robandit.ellipsoid import Ellipsoid, Intersection
-from robandit.monitor import CorruptionMonitor, joint_certificate
+from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.regions import Ball, Box, Polytope
+from robandit.lab import attacks, checks, environments
+from robandit.monitor.certificate import Certificate
+from robandit.monitor.monitor import CorruptionMonitor, joint_certificate
 from robandit.policies import (
     COBE,
     CWOFUL,
@@ -30,7 +30,7 @@ from robandit.policies import (
     VarianceAwareCWOFUL,
     WeightedOFUL,
 )
-from robandit.recommend import Recommendation, recommend
+from robandit.policies.recommend import Recommendation, recommend
 
 __version__ = "0.1.0"
 
@@ -72,9 +72,9 @@ __all__ = [
 _CLIENT = ("AsyncClient", "Client", "ServiceError")  # not in __all__: they need more than NumPy
 
 if TYPE_CHECKING:
-    from robandit.client import AsyncClient as AsyncClient
-    from robandit.client import Client as Client
-    from robandit.client import ServiceError as ServiceError
+    from robandit.client.http import AsyncClient as AsyncClient
+    from robandit.client.http import Client as Client
+    from robandit.client.http import ServiceError as ServiceError
 else:
 
     def __getattr__(name: str) -> Any:

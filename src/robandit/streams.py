@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.ridge import Floats
+from robandit.arrays import Floats
 
 POLICY, ENVIRONMENT, ATTACK = range(3)
 """Who draws. Each has streams of its own."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from robandit.catalogue import ConfigError, nearest
-from robandit.ridge import Floats
-from robandit.summary import t_quantile
+from robandit.arrays import Floats
+from robandit.errors import ConfigError, nearest
+from robandit.lab.summary import t_quantile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,7 +125,7 @@ def _point(scale: float, regret: Floats, objective: str) -> Point:
 
 def sensitivity(tuned: Tuned) -> Figure:
     """The objective against the scale, a line for each policy, its best scale ringed."""
-    from robandit.pictures import FONT, log_panels, style
+    from robandit.figures.pictures import FONT, log_panels, style
 
     over = "mean over the panels" if tuned.objective == "mean" else "worst panel"
     figure, (axes,) = log_panels([""], [("radius scale (1 is the theory)", f"regret at the end, {over}")], height=4.4)

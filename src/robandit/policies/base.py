@@ -11,26 +11,22 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.actions import Optimum, Region
-from robandit.ellipsoid import Ellipsoid
-from robandit.policies.inputs import (
-    Actions,
-    Ints,
+from robandit.arrays import Bools, Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Optimum, Region
+from robandit.inputs import (
     as_floats,
     first_bad,
     integer,
     positive,
-    read_action,
-    read_actions,
     read_mask,
     read_rewards,
     read_round,
     read_seed,
-    read_sigma,
     read_trials,
     share,
 )
-from robandit.ridge import Bools, Floats
+from robandit.policies.decision_sets import Actions, read_action, read_actions, read_sigma
 from robandit.streams import POLICY, RoundStream
 
 _LEVEL, _TIE, _EXPLORE, _UNIFORM = range(4)  # what each of a round's four draws decides

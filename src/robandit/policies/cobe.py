@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
+from robandit.arrays import Bools, Floats, Ints
+from robandit.policies import radius
 from robandit.policies.cw_oful import cw_weight
-from robandit.policies.inputs import Ints
 from robandit.policies.master import Master
-from robandit.ridge import Bools, Floats
 
 
 @dataclass(kw_only=True, eq=False)

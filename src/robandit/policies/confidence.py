@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.actions import Region, optimise
-from robandit.ellipsoid import Ellipsoid
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import not_negative, positive
 from robandit.policies.base import Policy, Search
-from robandit.policies.inputs import Ints, not_negative, positive
-from robandit.radius import Setting
-from robandit.ridge import Floats, Ridge
+from robandit.policies.radius import Setting
 
 
 @dataclass(kw_only=True, eq=False)

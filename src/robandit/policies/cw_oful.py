@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robandit import radius
+from robandit.arrays import Floats, Ints
+from robandit.inputs import integer, read_corruption
+from robandit.policies import radius
 from robandit.policies.confidence import OneRadius
-from robandit.policies.inputs import Ints, integer, read_corruption
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.policies.inputs import Ints
+from robandit.arrays import Floats, Ints
 from robandit.policies.master import RobustMaster, gain, softmax
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

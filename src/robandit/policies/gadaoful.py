@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robandit import radius
+from robandit.arrays import Floats, Ints
+from robandit.inputs import integer
+from robandit.policies import radius
 from robandit.policies.confidence import Weighted
 from robandit.policies.cw_oful import Told
-from robandit.policies.inputs import Ints, integer
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from robandit.arrays import Floats
 from robandit.policies.confidence import OneEllipsoid
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

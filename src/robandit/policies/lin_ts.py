@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robandit import radius
-from robandit.actions import Region, optimise
-from robandit.ellipsoid import TIE, Ellipsoid
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import TIE, Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.policies import radius
 from robandit.policies.base import Search
 from robandit.policies.confidence import OneRadius
-from robandit.policies.inputs import Ints
-from robandit.ridge import Floats
 
 _DRAWS = 1024  # parameters from which a propensity is estimated
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
-from robandit.actions import Region, optimise
-from robandit.ellipsoid import Ellipsoid
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import integer, not_negative
+from robandit.policies import radius
 from robandit.policies.base import Search
 from robandit.policies.confidence import Confident, Levelled, Weighted
-from robandit.policies.inputs import Ints, integer, not_negative
-from robandit.ridge import Floats, Ridge
 
 
 @dataclass(kw_only=True, eq=False)

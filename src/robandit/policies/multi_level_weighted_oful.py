@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
-from robandit.actions import Optimum, Region, optimise
-from robandit.ellipsoid import Ellipsoid, Intersection
+from robandit.arrays import ALL, Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.regions import Optimum, Region, optimise
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import integer
+from robandit.policies import radius
 from robandit.policies.base import Search
 from robandit.policies.confidence import Levelled, Weighted
-from robandit.policies.inputs import Ints, integer
-from robandit.ridge import ALL, Floats, Ridge
 
 Index: TypeAlias = NDArray[np.intp]
 

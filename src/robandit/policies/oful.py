@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robandit import radius
+from robandit.arrays import Floats
+from robandit.policies import radius
 from robandit.policies.confidence import OneRadius
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

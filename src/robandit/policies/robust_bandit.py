@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
+from robandit.arrays import Floats, Ints
+from robandit.inputs import integer
+from robandit.policies import radius
 from robandit.policies.confidence import Confident, Levelled, OneEllipsoid
-from robandit.policies.inputs import Ints, integer
 from robandit.policies.master import draw, gain, softmax
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from robandit import radius
+from robandit.arrays import Floats
+from robandit.inputs import read_corruption
+from robandit.policies import radius
 from robandit.policies.confidence import OneRadius, Weighted
-from robandit.policies.inputs import read_corruption
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
-from robandit.actions import Optimum, Region
-from robandit.ellipsoid import TIE, Ellipsoid
+from robandit.arrays import Bools, Floats, Ints
+from robandit.geometry.ellipsoid import TIE, Ellipsoid
+from robandit.geometry.regions import Optimum, Region
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import integer
+from robandit.policies import radius
 from robandit.policies.base import Search
 from robandit.policies.confidence import Confident, Levelled
-from robandit.policies.inputs import Ints, integer
-from robandit.ridge import Bools, Floats, Ridge
 
 
 @dataclass(kw_only=True, eq=False)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit import radius
-from robandit.actions import Region, optimise
-from robandit.ellipsoid import Ellipsoid
+from robandit.arrays import Bools, Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import share
+from robandit.policies import radius
 from robandit.policies.base import Diary, Search
 from robandit.policies.confidence import Confident
-from robandit.policies.inputs import Ints, share
-from robandit.ridge import Bools, Floats, Ridge
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _WIDER = 4.0  # by how much more than its noise an observation is blurred for exploration

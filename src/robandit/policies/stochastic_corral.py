@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.actions import Region, optimise
-from robandit.ellipsoid import Ellipsoid
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.inputs import integer
 from robandit.policies.base import Search
-from robandit.policies.inputs import Ints, integer
 from robandit.policies.master import RobustMaster, draw, shares
-from robandit.ridge import Floats
 
 _STEPS = 100  # of the search for the multiplier; it takes about six
 _CLOSE = 1e-14  # of a sum of probabilities to one, before they are divided by it

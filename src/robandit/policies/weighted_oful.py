@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from robandit import radius
+from robandit.arrays import Floats
+from robandit.policies import radius
 from robandit.policies.confidence import OneRadius, Weighted
-from robandit.ridge import Floats
 
 
 @dataclass(kw_only=True, eq=False)

@@ -22,7 +22,7 @@ from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
-from robandit.service.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from robandit.service.events import Decided, decode
+from robandit.wire.events import Decided, decode
 
 ROWS, BYTES = 4096, 8 << 20
 """A row group has so many decisions, or fewer if they take more than so many bytes. Larger ones would hold up others:

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from robandit.certificate import Certificate
+from robandit.arrays import Floats
+from robandit.monitor.certificate import Certificate
 from robandit.policies import POLICIES
-from robandit.ridge import Floats
-from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, append, events
-from robandit.service.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
+from robandit.service.stores.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, append, events
+from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.wire.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
 
 log = logging.getLogger("robandit.service")
 

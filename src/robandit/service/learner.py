@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from robandit.monitor import CorruptionMonitor
+from robandit.arrays import Floats
+from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES, Decision, Policy
-from robandit.ridge import Floats
-from robandit.service.events import Closed, Decided, Event, Proved, Rewarded
-from robandit.service.history import Bucket, History
-from robandit.service.types import Settings
+from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.wire.history import Bucket, History
+from robandit.wire.types import Settings
 
 RECENT = 512
 """Final rewards that are remembered one by one."""

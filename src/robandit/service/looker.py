@@ -10,8 +10,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from robandit.certificate import Certificate
-from robandit.monitor import CorruptionMonitor
+from robandit.monitor.certificate import Certificate
+from robandit.monitor.monitor import CorruptionMonitor
 
 log = logging.getLogger("robandit.service")
 

@@ -9,7 +9,7 @@ import msgspec
 
 import robandit
 from robandit.policies import POLICIES
-from robandit.service.types import NAME, TOLD, Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
+from robandit.wire.types import NAME, TOLD, Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
 
 _NAME = {
     "name": "name",

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from robandit.service.types import Problem
+from robandit.wire.types import Problem
 
 LARGEST_HEAD = 64 << 10
 """Bytes of a request before its body. What comes in one piece may have more."""

@@ -1,0 +1,6 @@
+"""Asking a decision service from Python."""
+
+from robandit.client.calls import ServiceError
+from robandit.client.http import AsyncClient, Client
+
+__all__ = ["AsyncClient", "Client", "ServiceError"]

@@ -1,0 +1,242 @@
+"""What clients ask the decision service, and when they ask it again; how it is sent is not decided here."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
+
+import httpx
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robandit.wire.events import Event, decode
+from robandit.wire.types import NAME, Action, Choice, Chosen, Creation, Feedback, Outcome, Outcomes, Problem, Status
+
+T = TypeVar("T")
+Actions: TypeAlias = Mapping[str, ArrayLike] | Sequence[tuple[str, ArrayLike]] | ArrayLike
+"""What is on offer: features by id, pairs of id and features, or rows of features, whose ids are "0", "1", …"""
+Sigma: TypeAlias = float | Sequence[float | None] | None
+"""The standard deviations of the rewards: one for all actions, or one for each, None where it is not known."""
+Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
+"""Rewards by the ids of their decisions."""
+
+_FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double from retry to retry, and the most
+_AT_ONCE = 5000  # rewards in a request: with the longest ids still less than the service takes
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # nobody can have read what we asked
+_HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+LIMITS = httpx.Limits(max_connections=100, keepalive_expiry=2.0)  # before the service hangs up
+
+
+class ServiceError(Exception):
+    """The service refused, or did not answer in all that time."""
+
+    def __init__(self, status: int | None, message: str) -> None:
+        super().__init__(status, message)
+        self.status, self.message = status, message
+        """The status of the answer, None if there was none, and the service's reason."""
+
+    def __str__(self) -> str:
+        return self.message if self.status is None else f"{self.status}: {self.message}"
+
+
+class Ask(NamedTuple):
+    """A request."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    stream: bool = False
+    timeout: float = 0.0
+
+    def arguments(self) -> dict[str, Any]:
+        """For `build_request`."""
+        return {"method": self.method, "url": self.path, "content": self.body, "timeout": self.timeout}
+
+
+class Reply(NamedTuple):
+    response: httpx.Response
+    unsure: bool
+    """Whether an earlier attempt may have been carried out, though its answer was lost."""
+
+
+Plan: TypeAlias = Generator[Ask | float, httpx.Response | httpx.TransportError | None, T]
+"""Asks, and is sent the answer or what went wrong; or says how many seconds to wait. It does neither itself."""
+
+
+class Calls:
+    """Every call as a plan, for either client to carry out."""
+
+    def __init__(self, key: str | None, timeout: float, retries: int, deadline: float) -> None:
+        for name, value in (("timeout", timeout), ("deadline", deadline)):
+            if not 0.0 < value < float("inf"):
+                raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
+        if retries < 0:
+            raise ValueError(f"retries must be >= 0, got {retries!r}")
+        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise ValueError("key must be a word of printable ASCII")  # and is not shown
+        self._key, self._timeout, self._retries, self._deadline = key, timeout, retries, deadline
+        self._random = random.Random()
+
+    def settings(self, url: str) -> dict[str, Any]:
+        """For an HTTP client."""
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+        headers = {"Content-Type": "application/json"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        return {"base_url": url, "headers": headers, "limits": LIMITS}
+
+    def create(self, name: str, settings: Mapping[str, Any]) -> Plan[Status]:
+        body = msgspec.json.encode(Creation(**settings))
+        reply = yield from self._insist(Ask("PUT", _path(name), body))
+        return self._read(reply, Status)
+
+    def decide(
+        self, name: str, actions: Actions, decision_id: str | None, source: str | None, sigma: Sigma
+    ) -> Plan[Chosen]:
+        given = uuid4().hex if decision_id is None else decision_id
+        body = msgspec.json.encode(Choice(actions=_actions(actions, sigma), decision_id=given, source=source))
+        reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
+        return self._read(reply, Chosen)
+
+    def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        items = [Feedback(decision_id=one, reward=float(reward)) for one, reward in pairs]
+        outcomes: list[Outcome] = []
+        for start in range(0, len(items), _AT_ONCE):
+            part = items[start : start + _AT_ONCE]
+            reply = yield from self._insist(Ask("POST", f"{_path(name)}/rewards", msgspec.json.encode(part)))
+            results = self._read(reply, Outcomes).results
+            if [one.decision_id for one in results] != [one.decision_id for one in part]:
+                raise ServiceError(
+                    reply.response.status_code, "the service answered about other rewards than were sent"
+                )
+            outcomes += _ours(results) if reply.unsure else results
+        return outcomes
+
+    def status(self, name: str) -> Plan[Status]:
+        return self._read((yield from self._insist(Ask("GET", _path(name)))), Status)
+
+    def bandits(self) -> Plan[list[str]]:
+        return self._read((yield from self._insist(Ask("GET", "/v1/bandits"))), list[str])
+
+    def log(self, name: str) -> Plan[httpx.Response]:
+        """An answer of which nothing was read so far."""
+        return (yield from self._insist(Ask("GET", f"{_path(name)}/log", stream=True))).response
+
+    def _insist(self, ask: Ask) -> Plan[Reply]:
+        """Ask until there is an answer that will not change, or the retries or the time are used up."""
+        end, unsure, attempt = time.monotonic() + self._deadline, False, 0
+        while True:
+            left = max(0.001, end - time.monotonic())
+            answer = yield ask._replace(timeout=min(self._timeout, left))
+            if isinstance(answer, httpx.Response) and answer.is_success:
+                return Reply(answer, unsure)
+            wait = self._wait(attempt, answer)
+            if attempt >= self._retries or wait is None or time.monotonic() + wait >= end:
+                raise self._error(answer) from (answer if isinstance(answer, Exception) else None)
+            unsure |= not isinstance(answer, _UNSENT) and getattr(answer, "status_code", 503) == 503
+            yield wait
+            attempt += 1
+
+    def _wait(self, attempt: int, answer: httpx.Response | httpx.TransportError | None) -> float | None:
+        """The seconds to the next attempt; None if there is no point in one."""
+        wait = min(_FIRST * 2.0 ** min(attempt, 30), _LONGEST) * self._random.uniform(0.5, 1.0)
+        if not isinstance(answer, httpx.Response):
+            return None if isinstance(answer, _HOPELESS) else wait
+        if answer.status_code not in (429, 503):
+            return None
+        asked = answer.headers.get("retry-after", "")
+        return max(wait, float(asked)) if asked.isascii() and asked.isdigit() else wait
+
+    def _read(self, reply: Reply, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(reply.response.content, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            text = f"this is no answer of a decision service: {error}"
+            raise ServiceError(reply.response.status_code, self._hide(text)) from None
+
+    def _error(self, answer: httpx.Response | httpx.TransportError | None) -> ServiceError:
+        if not isinstance(answer, httpx.Response):
+            return ServiceError(None, self._hide(f"no answer from the service: {answer!r}"))
+        message = answer.text[:200] or answer.reason_phrase
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            message = msgspec.json.decode(answer.content, type=Problem).error
+        return ServiceError(answer.status_code, self._hide(message))
+
+    def _hide(self, text: str) -> str:
+        """Without the key, which somebody on the way may have sent back."""
+        return text.replace(self._key, "[key]") if self._key else text
+
+
+def _path(name: str) -> str:
+    if not re.fullmatch(NAME, name):
+        raise ValueError(f"name must have up to 64 letters, digits, . _ or -, got {name!r}")
+    return f"/v1/bandits/{name}"
+
+
+def _actions(given: Actions, sigma: Sigma) -> list[Action]:
+    pairs = list(_pairs(given))
+    sigmas = sigma if isinstance(sigma, Sequence | np.ndarray) else [sigma] * len(pairs)
+    if len(sigmas) != len(pairs):
+        raise ValueError(f"sigma must have one number for each of {len(pairs)} actions, got {len(sigmas)}")
+    rows = [np.asarray(features, dtype=float).tolist() for _, features in pairs]
+    known = [None if one is None else float(one) for one in sigmas]
+    return [Action(name, row, one) for (name, _), row, one in zip(pairs, rows, known, strict=True)]
+
+
+def _pairs(given: Any) -> Iterable[tuple[str, ArrayLike]]:
+    """Ids and features, in whichever form they came."""
+    if isinstance(given, Mapping):
+        return given.items()
+    if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
+        return given
+    rows = np.asarray(given, dtype=float)
+    if rows.ndim != 2:
+        raise ValueError(f"actions must be a mapping, pairs of id and features, or rows, got shape {rows.shape}")
+    return ((str(number), row) for number, row in enumerate(rows))
+
+
+def _is_pair(one: Any) -> bool:
+    return isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str)
+
+
+def _ours(results: Sequence[Outcome]) -> list[Outcome]:
+    """A duplicate, after an attempt of ours of which we do not know what became, was accepted, then or before."""
+    seen: set[str] = set()
+    outcomes = []
+    for one in results:
+        first = one.decision_id not in seen
+        seen.add(one.decision_id)
+        outcomes.append(msgspec.structs.replace(one, status="accepted") if first and one.status == "duplicate" else one)
+    return outcomes
+
+
+class Lines:
+    """Events from bytes that come in pieces. Lines end with \\n alone: labels may hold any other separator."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[Event]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            try:
+                yield decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ServiceError(200, f"this is no log of a decision service: {error}") from None
+
+    def end(self) -> None:
+        """There is no more; was that the end of a line?"""
+        if self._rest:
+            raise broken_off("in the middle of a line")
+
+
+def broken_off(why: object) -> ServiceError:
+    return ServiceError(None, f"the log broke off, read it again from its beginning: {why}")

@@ -1,0 +1,211 @@
+"""Clients of the decision service. What was not answered is asked again, with the same ids, so that it counts once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from robandit.client.calls import Actions, Ask, Calls, Lines, Plan, Rewards, Sigma, broken_off
+from robandit.client.calls import ServiceError as ServiceError
+from robandit.wire.events import Event
+from robandit.wire.types import Chosen, Outcome, Status
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client of the decision service; one for many threads, if you like. docs/client.md says what retries promise.
+
+    ``timeout`` is how many seconds to wait for an answer, ``retries`` how often to ask again, and ``deadline`` the
+    seconds for all of that together. Asked again is what got no answer, 503 or 429, and nothing else.
+
+    >>> answer = {"decision_id": "visit-1", "action_id": "red", "index": 0, "propensity": 1.0, "round": 1}
+    >>> elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))
+    >>> with Client("http://localhost:8000", transport=elsewhere) as client:
+    ...     client.decide("shop", {"red": [1, 0], "blue": [0, 1]}).action_id
+    'red'
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:8000",
+        *,
+        key: str | None = None,
+        timeout: float = 5.0,
+        retries: int = 8,
+        deadline: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._calls = Calls(key, timeout, retries, deadline)
+        self._http = httpx.Client(**self._calls.settings(url), transport=transport)
+
+    def create(self, name: str, **settings: Any) -> Status:
+        """Make a bandit, or confirm that it is there just so. Settings are those of `PUT /v1/bandits/{name}`."""
+        return self._do(self._calls.create(name, settings))
+
+    def decide(
+        self,
+        name: str,
+        actions: Actions,
+        decision_id: str | None = None,
+        source: str | None = None,
+        *,
+        sigma: Sigma = None,
+    ) -> Chosen:
+        """Which of these should I show? The ``decision_id`` is drawn here if you have none."""
+        return self._do(self._calls.decide(name, actions, decision_id, source, sigma))
+
+    def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
+        """What came of a decision: accepted, duplicate, conflict, expired or unknown."""
+        return self.rewards(name, [(decision_id, reward)])[0]
+
+    def rewards(self, name: str, given: Rewards) -> list[Outcome]:
+        """The same for many, in as few requests as it takes. If it raises, send all of them again."""
+        return self._do(self._calls.rewards(name, given))
+
+    def status(self, name: str) -> Status:
+        """How a bandit is doing."""
+        return self._do(self._calls.status(name))
+
+    def bandits(self) -> list[str]:
+        """The names of all."""
+        return self._do(self._calls.bandits())
+
+    def log(self, name: str) -> Iterator[Event]:
+        """Every decision, reward, default and proof so far, as they are read."""
+        response, lines = self._do(self._calls.log(name)), Lines()
+        try:
+            for piece in response.iter_bytes():
+                yield from lines.feed(piece)
+            lines.end()
+        except httpx.TransportError as error:
+            raise broken_off(repr(error)) from error
+        finally:
+            response.close()
+
+    def _do(self, plan: Plan[T]) -> T:
+        answer: httpx.Response | httpx.TransportError | None = None
+        while True:
+            try:
+                step = plan.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = time.sleep(step) if isinstance(step, float) else self._send(step)  # type: ignore[func-returns-value]
+
+    def _send(self, ask: Ask) -> httpx.Response | httpx.TransportError:
+        try:
+            response = self._http.send(self._http.build_request(**ask.arguments()), stream=ask.stream)
+            if not response.is_success:
+                response.read()
+            return response
+        except httpx.TransportError as error:
+            return error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r})"
+
+
+class AsyncClient:
+    """The same for asyncio: `await client.decide(...)`, `async for event in client.log(...)`, many calls at once.
+
+    >>> async def names():
+    ...     elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=["shop"]))
+    ...     async with AsyncClient("http://localhost:8000", transport=elsewhere) as client:
+    ...         return await client.bandits()
+    >>> asyncio.run(names())
+    ['shop']
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:8000",
+        *,
+        key: str | None = None,
+        timeout: float = 5.0,
+        retries: int = 8,
+        deadline: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._calls = Calls(key, timeout, retries, deadline)
+        self._http = httpx.AsyncClient(**self._calls.settings(url), transport=transport)
+
+    async def create(self, name: str, **settings: Any) -> Status:
+        return await self._do(self._calls.create(name, settings))
+
+    async def decide(
+        self,
+        name: str,
+        actions: Actions,
+        decision_id: str | None = None,
+        source: str | None = None,
+        *,
+        sigma: Sigma = None,
+    ) -> Chosen:
+        return await self._do(self._calls.decide(name, actions, decision_id, source, sigma))
+
+    async def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
+        return (await self.rewards(name, [(decision_id, reward)]))[0]
+
+    async def rewards(self, name: str, given: Rewards) -> list[Outcome]:
+        return await self._do(self._calls.rewards(name, given))
+
+    async def status(self, name: str) -> Status:
+        return await self._do(self._calls.status(name))
+
+    async def bandits(self) -> list[str]:
+        return await self._do(self._calls.bandits())
+
+    async def log(self, name: str) -> AsyncIterator[Event]:
+        response, lines = await self._do(self._calls.log(name)), Lines()
+        try:
+            async for piece in response.aiter_bytes():
+                for event in lines.feed(piece):
+                    yield event
+            lines.end()
+        except httpx.TransportError as error:
+            raise broken_off(repr(error)) from error
+        finally:
+            await response.aclose()
+
+    async def _do(self, plan: Plan[T]) -> T:
+        answer: httpx.Response | httpx.TransportError | None = None
+        while True:
+            try:
+                step = plan.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = await (asyncio.sleep(step) if isinstance(step, float) else self._send(step))
+
+    async def _send(self, ask: Ask) -> httpx.Response | httpx.TransportError:
+        try:
+            response = await self._http.send(self._http.build_request(**ask.arguments()), stream=ask.stream)
+            if not response.is_success:
+                await response.aread()
+            return response
+        except httpx.TransportError as error:
+            return error
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r})"

@@ -1,0 +1,1 @@
+"""Every policy under every attack, and what came of it."""

@@ -1,0 +1,115 @@
+"""How long the policies of the arena take, measured on this machine."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from robandit.experiments.arena.race import LEVELS, TUNING_ATTACKS, Field, attacks, grids
+from robandit.experiments.arena.race import config as evaluation_config
+from robandit.lab.catalogue import find
+from robandit.lab.plan import Run
+from robandit.lab.protocol import Scenario, simulate
+from robandit.policies import Policy
+
+BATCH, ROUNDS, SLICES = 64, 200, 3
+UNDER = ("flip", LEVELS[-1])
+"""The attack of the rounds that are timed."""
+
+Times = Mapping[str, Mapping[str, float]]
+"""Microseconds per round and trial, by world and policy."""
+
+
+def times(configs: Sequence[Mapping[str, Any]], path: Path, *, anew: bool) -> tuple[Times, bytes]:
+    """The times of these evaluations and the file of them; from ``path`` if it has them, unless they are wanted anew.
+
+    No other run has the same times, so they stay out of the table.
+    """
+    asked = {
+        "measured": f"processor time in one process, {BATCH} trials at once, under {UNDER[0]} at C = {UNDER[1]:g}; "
+        f"choose and update alone, the best of {SLICES} slices",
+        "policies": [[config["environments"], config["policies"], config["rounds"]] for config in configs],
+    }
+    if path.exists() and not anew:
+        data = path.read_bytes()
+        held = json.loads(data)
+        if {key: held.get(key) for key in asked} == json.loads(json.dumps(asked)):
+            return held["microseconds"], data
+    found = {config["environments"][0]["label"]: measure(config, min(ROUNDS, config["rounds"])) for config in configs}
+    told = {"machine": f"{platform.machine()}, {platform.system()}", **asked, "microseconds": found}
+    return found, (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+_SCALES = (2.0**-4, 2.0**-10)  # of a forecast: Multi-level takes far longer at small ones
+_AROUND = 3.0  # microseconds per round and trial for the world, the attack and the records
+
+
+def forecast(field: Field, *, rounds: int, trials: int, seed: int, tune_trials: int, workers: int) -> list[str]:
+    """What there is to do and about how long it will take, in words, by a few rounds of each policy."""
+    panels = len(attacks(rounds, TUNING_ATTACKS)) * tune_trials * rounds
+    tuning = {policy: len(scales) * panels for policy, scales in grids(field).items()}
+    judging = len(attacks(rounds, field.attacks)) * trials * rounds
+    microseconds = 0.0
+    for world, scale in product(field.environments, _SCALES):
+        scales = dict.fromkeys(field.tuned, scale)
+        evaluation = evaluation_config(field, world, scales, rounds=rounds, trials=trials, seed=seed)
+        for policy, each in measure(evaluation, min(50, rounds), slices=1).items():
+            work = judging + tuning.get(policy, 0)
+            microseconds += (each + _AROUND) * work / len(_SCALES)
+    worlds = len(field.environments)
+    lines = [
+        f"{len(field.policies)} policies, {len(attacks(rounds, field.attacks))} attacks and levels, worlds: {worlds}; "
+        f"{worlds * sum(tuning.values()) / 1e6:.3g} million rounds of tuning, "
+        f"{worlds * len(field.policies) * judging / 1e6:.3g} million of evaluation",
+        f"about {microseconds / 6e7 / workers:.2g} minutes on {workers} of these cores, if none of it is there yet",
+    ]
+    return lines + ([f"not in this version: {', '.join(field.missing)}"] if field.missing else [])
+
+
+def measure(config: Mapping[str, Any], rounds: int, slices: int = SLICES) -> dict[str, float]:
+    """Microseconds per round and trial of every policy of an evaluation."""
+    from threadpoolctl import threadpool_limits
+
+    hostile = [one for one in attacks(config["rounds"], [UNDER[0]]) if one["budget"] == UNDER[1]]
+    run = Run.read({**config, "attacks": hostile})
+    world = find("environments", run.environments[0].kind)(**run.environments[0].settings)
+    attack = find("attacks", run.attacks[0].kind)(**run.attacks[0].settings)
+    scenario = Scenario(world, attack, range(BATCH))
+    found = {}
+    with threadpool_limits(1):  # as the engines have it
+        for entry in run.policies:
+            seconds = []
+            for _ in range(slices):
+                clock = Clock(find("policies", entry.kind))
+                policy = partial(clock.policy, **entry.settings)
+                simulate(policy=policy, scenarios=[scenario], rounds=rounds, seed=run.seed, at=np.array([rounds]))
+                seconds.append(clock.seconds)
+            found[entry.label] = round(1e6 * min(seconds) / (rounds * BATCH), 2)
+    return found
+
+
+class Clock:
+    """A class of policies that adds up the time of its `choose` and `update`."""
+
+    def __init__(self, kind: type[Policy]) -> None:
+        self.seconds = 0.0
+        methods = {name: self._timed(getattr(kind, name)) for name in ("choose", "update")}
+        self.policy: type[Policy] = type(kind.__name__, (kind,), methods)
+
+    def _timed(self, method: Any) -> Any:
+        def call(*args: Any, **settings: Any) -> Any:
+            start = thread_time()
+            try:
+                return method(*args, **settings)
+            finally:
+                self.seconds += thread_time() - start
+
+        return call

@@ -1,0 +1,255 @@
+"""Pictures of a simulation's result: each takes the table (a row per trial and checkpoint) and returns a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.transforms import offset_copy
+
+from robandit.arrays import Floats
+from robandit.lab.summary import KEYS, Case, Curve, Curves, summary
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+
+WIDTH = 7.0  # inches: the text of an A4 or letter page
+FONT, LINE = 8.0, 0.14  # points, and the inches that a line of such text takes
+
+# Okabe and Ito's colours, less the yellow, which does not show on white. Seven, four and nine have no common factor:
+# no two of the first 252 policies look the same, and in grey no two of the first 36.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+
+Styles: TypeAlias = dict[str, dict[str, Any]]
+
+
+def regret_curves(table: Table) -> Figure:
+    """Mean regret over the rounds with its 95 % interval, a panel for each scenario."""
+    curves, styles = summary(table), _styles(table)
+    realised = [_range(curve.realised for curve in these.values()) for these in curves.values()]
+    titles = ["{}: {}\n{}, realised {}".format(*_words(case), c) for case, c in zip(curves, realised, strict=True)]
+    figure, panels = _page(titles, "round", "regret", policies=len(styles), rounds=True)
+    _legend(figure, styles, curves, "; beside each panel, the regret at the end")
+    for axes, these in zip(panels, curves.values(), strict=True):
+        for policy, (rounds, mean, half, *_) in these.items():
+            axes.plot(rounds, mean, **styles[policy], markevery=(0.1, 0.3), label=policy)
+            axes.fill_between(rounds, mean - half, mean + half, color=styles[policy]["color"], alpha=0.18, linewidth=0)
+        axes.set(xlim=(0, max(curve.rounds[-1] for curve in these.values())), ylim=(0, None))
+    figure.draw_without_rendering()  # for the height of the panels
+    for axes, these in zip(panels, curves.values(), strict=True):
+        _label_ends(figure, axes, these, styles)
+    return figure
+
+
+def _label_ends(figure: Figure, axes: Axes, curves: Mapping[str, Curve], styles: Styles) -> None:
+    """Beside a panel, each policy's marker and mean at the end, tied to its curve."""
+    order = sorted(curves, key=lambda policy: float(curves[policy].mean[-1]))
+    y = np.array([curves[policy].mean[-1] for policy in order]) / axes.get_ylim()[1]
+    marker, text = (offset_copy(axes.transAxes, figure, x=x, units="points") for x in (10, 14))
+    for policy, place in zip(order, spread_apart(y, 1.1 * FONT * figure.dpi / 72 / axes.bbox.height), strict=True):
+        style, end = styles[policy], (curves[policy].rounds[-1], curves[policy].mean[-1])
+        tie = {"arrowstyle": "-", "color": style["color"], "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", end, (1, place), textcoords=marker, arrowprops=tie, annotation_clip=False)
+        axes.plot(1, place, **{**style, "linestyle": ""}, transform=marker, clip_on=False)
+        axes.text(1, place, _number(end[1]), transform=text, va="center_baseline", fontsize=FONT)
+
+
+def spread_apart(wanted: Floats, gap: float) -> Floats:
+    """Places on [0, 1] at least a gap apart for labels that want these, ascending; the largest move is least."""
+    steps = gap * np.arange(len(wanted))
+    free = wanted - steps  # to be made to ascend: isotonic regression in the largest distance
+    up, down = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
+    return np.clip((up + down) / 2, 0.0, max(0.0, 1.0 - steps[-1])) + steps
+
+
+def regret_against_corruption(table: Table) -> Figure:
+    """The regret at the end against C, a panel for each attack."""
+    curves, styles = summary(table), _styles(table)
+    groups = _by_attack(curves)
+    if not groups:
+        figure = Figure(figsize=(WIDTH, 1.0))
+        figure.text(0.5, 0.5, "No attack here has a limit C on its corruption.", ha="center", va="center")
+        return figure
+    titles = ["{}: {}".format(*_words(cases[-1])) for cases in groups]
+    figure, panels = _page(titles, "corruption C, as labelled", "regret at the end", policies=len(styles))
+    _legend(figure, styles, curves)
+    for axes, cases in zip(panels, groups, strict=True):
+        apart = 12.0 if len(cases) == 1 else min(2.0, 10.0 / len(styles))  # points, lest one policy hide another
+        for place, (policy, style) in enumerate(styles.items()):
+            ends = [(case.corruption, curves[case][policy]) for case in cases if policy in curves[case]]
+            x, mean, half = np.array([(C, end.mean[-1], end.half[-1]) for C, end in ends], float).reshape(-1, 3).T
+            aside = offset_copy(axes.transData, figure, x=apart * (place - (len(styles) - 1) / 2), units="points")
+            for artist in axes.errorbar(x, mean, half, **style, label=policy, elinewidth=0.8).get_children():
+                artist.set_transform(aside)
+        axes.set(xmargin=0.08, ylim=(0, None))
+        if len(cases) == 1:
+            axes.set_xticks([cases[0].corruption or 0.0])
+    return figure
+
+
+def _by_attack(curves: Curves) -> list[list[Case]]:
+    """The scenarios of each panel. The clean one is the C = 0 of the attacks, or a panel where there is no attack."""
+    panels: dict[tuple[str, str], list[Case]] = {}
+    for case in curves:
+        if case.corruption is not None:
+            clean = [other for other in curves if case.corruption > 0 and other[:2] == (case.environment, "none")]
+            panels.setdefault(case[:2], clean).append(case)
+    attacked = {environment for environment, attack in panels if attack != "none"}
+    return [cases for (where, attack), cases in panels.items() if attack != "none" or where not in attacked]
+
+
+def level_use(table: Table) -> Figure | None:
+    """How often each level was used, a heat map for each policy with levels, and how often its set was empty."""
+    curves, maps = summary(table), _level_shares(table)
+    if not maps:
+        return None
+    labels = {case: ", ".join(_words(case)[1:]) for case in curves}
+    wide = max(24, int(17 * (WIDTH - 1.4)) - max(map(len, labels.values())))  # what they and the numbers leave
+    titles = [fill(f"{environment}: {policy}", wide) for environment, policy in maps]
+    sizes = [1.25 * LINE * len(shares) for shares in maps.values()]
+    height = sum(sizes) + sum(LINE * max(2, title.count("\n") + 1) + 0.32 for title in titles) + 0.6
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    *panels, bar = figure.subplots(len(sizes) + 1, height_ratios=[*sizes, 0.08])
+    least = min(share[share > 0].min() for shares in maps.values() for share in shares.values())
+    norm = LogNorm(10.0 ** min(-1.0, np.floor(np.log10(least))), 1.0)
+    for axes, title, ((_, policy), shares) in zip(panels, titles, maps.items(), strict=True):
+        rows = {case: curves[case][policy] for case in curves if case in shares}
+        seen = np.ma.masked_equal([shares[case] for case in rows], 0.0)
+        edges = np.arange(seen.shape[1] + 1) + 0.5, np.arange(len(rows) + 1) - 0.5
+        cells = axes.pcolormesh(*edges, seen, norm=norm, cmap="cividis_r", edgecolors="white", linewidth=1)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(labelsize=FONT, length=0)
+        axes.set_title(title, loc="left", fontsize=FONT)
+        axes.set(xticks=range(1, seen.shape[1] + 1, ceil(seen.shape[1] / 24)), ylim=(len(rows) - 0.5, -0.5))
+        axes.set_yticks(range(len(rows)), [labels[case] for case in rows])
+        for x, heading, field in ((38, "empty\nsets", "empty"), (80, "cascade\nsteps", "cascade")):
+            beside = offset_copy(axes.get_yaxis_transform(), figure, x=x, units="points")
+            axes.text(1, -0.6, heading, transform=beside, ha="right", va="bottom", fontsize=FONT)
+            for y, curve in enumerate(rows.values()):
+                count = _number(getattr(curve, field))
+                axes.text(1, y, count, transform=beside, ha="right", va="center_baseline", fontsize=FONT)
+    panels[-1].set_xlabel("level", fontsize=FONT)
+    figure.colorbar(cells, cax=bar, orientation="horizontal")
+    bar.set_xlabel("share of rounds (blank: never)", fontsize=FONT)
+    bar.tick_params(labelsize=FONT)
+    return figure
+
+
+def _level_shares(table: Table) -> dict[tuple[str, str], dict[Case, Floats]]:
+    """The share of each level in the rounds of all trials, by environment and policy, for policies that have levels."""
+    from pyarrow.compute import field, list_value_length
+
+    last = max(table["round"].unique().to_pylist(), default=0)
+    uses: dict[tuple[str, str], dict[Case, Floats]] = {}
+    for row in table.filter((field("round") == last) & (list_value_length(field("level_use")) > 0)).to_pylist():
+        cases, case = uses.setdefault((row["environment"], row["policy"]), {}), Case(*(row[key] for key in KEYS))
+        cases[case] = cases.get(case, np.zeros(1)) + np.array(row["level_use"], float)
+    return {key: {case: use / use.sum() for case, use in cases.items()} for key, cases in uses.items()}
+
+
+def style(number: int) -> dict[str, Any]:
+    """The look of the n-th policy."""
+    look = {"linewidth": 1.3, "markersize": 4.5, "markeredgewidth": 0}
+    return {"color": COLORS[number % 7], "linestyle": DASHES[number % 4], "marker": MARKERS[number % 9], **look}
+
+
+def log_panels(
+    titles: Sequence[str], labels: Sequence[tuple[str, str]], height: float = 3.6
+) -> tuple[Figure, list[Axes]]:
+    """A page of empty panels side by side with logarithmic axes, each with what its axes are."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    panels = [figure.add_subplot(1, len(titles), place + 1) for place in range(len(titles))]
+    for axes, title, (x, y) in zip(panels, titles, labels, strict=True):
+        axes.set(xscale="log", yscale="log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(lambda value, _: _number(value))
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_title(title, loc="left", fontsize=FONT)
+        axes.set_xlabel(x, fontsize=FONT)
+        axes.set_ylabel(y, fontsize=FONT)
+        axes.tick_params(labelsize=FONT, length=2.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e4e4e4", linewidth=0.5)
+    return figure, panels
+
+
+def _styles(table: Table) -> Styles:
+    """A look for each policy, the same in all pictures of a table."""
+    return {policy: style(number) for number, policy in enumerate(table["policy"].unique().to_pylist())}
+
+
+def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool = False) -> tuple[Figure, list[Axes]]:
+    """A page of empty panels, high enough for a number per policy beside each."""
+    number = len(titles)
+    columns = number if number < 4 else 2 if number == 4 else 3 if number < 10 else 4
+    rows, width = ceil(number / columns), WIDTH / columns
+    letters = int(15.5 * (width - 0.1))
+    wrapped = ["\n".join(fill(line, letters, break_on_hyphens=False) for line in t.split("\n")) for t in titles]
+    lines = max(title.count("\n") for title in wrapped) + (1 if rounds else 2)
+    height = max((3.0, 2.1, 1.5, 1.0)[columns - 1], 0.124 * policies) + LINE * lines + 0.1
+    figure = Figure(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
+    figure.supxlabel(x, fontsize=FONT)
+    figure.supylabel(y, fontsize=FONT)
+    panels = [figure.add_subplot(rows, columns, place) for place in range(1, number + 1)]
+    for place, (axes, title) in enumerate(zip(panels, wrapped, strict=True)):
+        axes.set_title(title, loc="left", fontsize=FONT, x=-0.3 / (width - 0.7))  # from above the y axis's numbers
+        axes.tick_params(labelsize=FONT, length=2.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#e4e4e4", linewidth=0.5)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(nbins=(6, 5, 4, 3)[columns - 1], steps=[1, 2, 2.5, 5, 10]))
+            axis.set_major_formatter(lambda value, _: _number(value))
+        if rounds:
+            axes.xaxis.set_major_formatter(lambda t, _: f"{t / 1e3:g}k" if 1e3 <= t < 1e6 else _number(t))
+            axes.tick_params(labelbottom=place + columns >= number)
+    return figure, panels
+
+
+def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> None:
+    """One for the page, which grows by its height."""
+    trials = _range(curve.trials for these in curves.values() for curve in these.values())
+    title = ("one trial" if trials == "1" else f"mean of {trials} trials with its 95 % interval") + note
+    labels = [fill(policy, 90) for policy in styles]
+    lines = [label.split("\n") for label in labels]
+    longest = max(len(line) for label in lines for line in label)
+    rows = ceil(len(labels) / max(1, int(72 * WIDTH / (4.6 * longest + 45))))
+    handles = [Line2D([], [], **style) for style in styles.values()]
+    look = {"fontsize": FONT, "title_fontsize": FONT, "frameon": False, "handlelength": 3.2, "columnspacing": 1.5}
+    figure.legend(handles, labels, title=title, loc="outside upper center", ncols=ceil(len(labels) / rows), **look)
+    figure.set_figheight(figure.get_figheight() + 1.25 * LINE * (rows * max(map(len, lines)) + 1) + 0.1)
+
+
+def _words(case: Case) -> tuple[str, str, str]:
+    """The environment, the attack and C; what is within one of them stays on one line."""
+    attack = "no\xa0attack" if case.attack == "none" else f"{case.attack}\xa0({case.strength})"
+    return case.environment, attack, "C\xa0=\xa0∞" if case.corruption is None else f"C\xa0=\xa0{case.corruption:.10g}"
+
+
+def _range(values: Iterable[float]) -> str:
+    ordered = sorted(values)
+    return "–".join(dict.fromkeys((_number(ordered[0]), _number(ordered[-1]))))
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point if they are no more than five."""
+    if value < 99_999.5:
+        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:.3g}M"
+
+
+PICTURES: dict[str, Callable[[Table], Figure | None]] = {
+    "regret": regret_curves,
+    "corruption": regret_against_corruption,
+    "levels": level_use,
+}

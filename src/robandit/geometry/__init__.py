@@ -1,0 +1,1 @@
+"""Ridge regression, ellipsoids and their intersections: arrays in, arrays out."""

@@ -1,0 +1,128 @@
+"""Reading what callers pass: shapes, ranges, and errors that name the value. Nothing further in checks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from robandit.arrays import Bools, Floats
+
+Seed: TypeAlias = int | tuple[int, int]
+
+_LARGEST = 1e100  # beyond this, and below its inverse, squares and products overflow
+
+
+def positive(name: str, value: object) -> float:
+    """A number above zero, of a size that can be squared."""
+    if not _is_number(value) or not 1.0 / _LARGEST <= float(value) <= _LARGEST:
+        raise ValueError(f"{name} must be a number > 0 (from 1e-100 to 1e100), got {value!r}")
+    return float(value)
+
+
+def not_negative(name: str, value: object) -> float:
+    """Zero, or a number above."""
+    return 0.0 if _is_number(value) and value == 0 else positive(f"{name}, if not 0,", value)
+
+
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1."""
+    if not _is_number(value) or not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
+    return float(value)
+
+
+def _is_number(value: object) -> TypeGuard[Real]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """A whole number that is not too small."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def read_corruption(value: object, batch: int, single: bool) -> float | tuple[float, ...]:
+    """An amount of corruption, or in a batch one for each trial."""
+    if isinstance(value, str):
+        raise ValueError(f"corruption must be a number, or in a simulation 'labelled' or 'realised', got {value!r}")
+    if not isinstance(value, (Sequence, np.ndarray)) or single:
+        return not_negative("corruption", value)
+    if len(value) != batch:
+        raise ValueError(f"corruption must be one number or {batch}, got {len(value)}")
+    return tuple(not_negative("corruption", one) for one in value)
+
+
+def read_round(value: object) -> int:
+    """The number of a round."""
+    number = integer("round", value, least=0)
+    if number >= 2**62:
+        raise ValueError(f"round must be below 2**62, got {number}")
+    return number
+
+
+def read_seed(seed: int | Sequence[int] | None) -> Seed:
+    """A seed, or (seed, trial); a fresh one from the operating system if there is none."""
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(seed, Sequence):
+        if len(seed) != 2:
+            raise ValueError(f"seed must be an integer or (seed, trial), got {seed!r}")
+        return integer("seed", seed[0], 0), integer("the trial in seed", seed[1], 0)
+    return integer("seed", seed, 0)
+
+
+def read_trials(trials: int | Sequence[int] | None, seed: Seed) -> tuple[int, ...]:
+    """The trial numbers of a batch; of a single policy, the one its seed names."""
+    if trials is None:
+        return (seed[1] if isinstance(seed, tuple) else 0,)
+    if isinstance(seed, tuple):
+        raise ValueError(f"seed {seed!r} names a trial, which only a policy without `trials` can be")
+    if isinstance(trials, Integral) or not isinstance(trials, Iterable):
+        return tuple(range(integer("trials", trials, 1)))
+    numbers = tuple(integer("trials", number, 0) for number in trials)
+    if not numbers:
+        raise ValueError(f"trials must be trial numbers, at least one, got {trials!r}")
+    return numbers
+
+
+def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: bool) -> Floats:
+    """One finite reward per trial, (B,); where ``keep`` is false it is not looked at."""
+    if single and isinstance(reward, float) and keep is None and abs(reward) < np.inf:
+        return np.array([reward])  # the common case, at once
+    array = as_floats("reward", reward)
+    if array.shape != (() if single else (batch,)):
+        raise ValueError(f"reward must have shape {() if single else (batch,)}, got {array.shape}")
+    rewards = array.reshape(batch) if keep is None else np.where(keep, array, 0.0)
+    if not np.isfinite(rewards).all():
+        raise ValueError(f"reward must be finite, got {first_bad(rewards, np.isfinite(rewards))}")
+    return rewards
+
+
+def read_mask(mask: ArrayLike, batch: int) -> Bools:
+    """Which trials have a reward to learn from, (B,)."""
+    array = np.asarray(mask)
+    if array.dtype != bool or array.size != batch:
+        raise ValueError(f"mask must be {batch} booleans, got {array.dtype} of shape {array.shape}")
+    return array.reshape(batch)
+
+
+def as_floats(name: str, value: ArrayLike) -> Floats:
+    """An array of floats in C order, on which the last bits of a result depend; or an error that names it."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be numbers in an array: {error}") from None
+    if array.dtype.kind not in "fiub" or isinstance(value, np.ma.MaskedArray):
+        kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else f"{array.dtype.name} {value!r:.40}"
+        raise ValueError(f"{name} must be real numbers, got {kind}")
+    return np.asarray(array, dtype=float, order="C")
+
+
+def first_bad(array: Floats, good: Bools) -> float:
+    """The first value that is not good or not finite."""
+    return float(array[~(good & np.isfinite(array))].flat[0])

@@ -1,0 +1,1 @@
+"""The proving ground: environments, attacks, the protocol, and runs of many trials."""

@@ -1,0 +1,67 @@
+"""The attacks, one file each, and the ledger of what they spend."""
+
+from robandit.lab.attacks.ace import ACE
+from robandit.lab.attacks.adversary import Adversary, Plot
+from robandit.lab.attacks.base import Attack, Flips, Targeted
+from robandit.lab.attacks.bursts import Bursts
+from robandit.lab.attacks.click_fraud import ClickFraud
+from robandit.lab.attacks.context import ContextAttack
+from robandit.lab.attacks.first_impressions import FirstImpressions
+from robandit.lab.attacks.flip import Flip
+from robandit.lab.attacks.garcelon_adaptive import GarcelonAdaptive
+from robandit.lab.attacks.garcelon_simplified import GarcelonSimplified
+from robandit.lab.attacks.late import Late
+from robandit.lab.attacks.ledger import Ledger
+from robandit.lab.attacks.none import NoAttack
+from robandit.lab.attacks.oracle_target import OracleTarget
+from robandit.lab.attacks.periodic import Periodic
+from robandit.lab.attacks.random_flips import RandomFlips
+from robandit.lab.attacks.stealth import Stealth
+from robandit.lab.attacks.suppress_best import SuppressBest
+from robandit.lab.attacks.top_n import TopN
+
+ATTACKS: dict[str, type[Attack]] = {
+    "none": NoAttack,
+    "flip": Flip,
+    "random-flips": RandomFlips,
+    "periodic": Periodic,
+    "late": Late,
+    "bursts": Bursts,
+    "stealth": Stealth,
+    "suppress-best": SuppressBest,
+    "click-fraud": ClickFraud,
+    "oracle-target": OracleTarget,
+    "garcelon-simplified": GarcelonSimplified,
+    "garcelon-adaptive": GarcelonAdaptive,
+    "ace": ACE,
+    "top-n": TopN,
+    "context": ContextAttack,
+    "first-impressions": FirstImpressions,
+}
+"""Every attack by its name."""
+
+__all__ = [
+    "ACE",
+    "ATTACKS",
+    "Adversary",
+    "Attack",
+    "Bursts",
+    "ClickFraud",
+    "ContextAttack",
+    "FirstImpressions",
+    "Flip",
+    "Flips",
+    "GarcelonAdaptive",
+    "GarcelonSimplified",
+    "Late",
+    "Ledger",
+    "NoAttack",
+    "OracleTarget",
+    "Periodic",
+    "Plot",
+    "RandomFlips",
+    "Stealth",
+    "SuppressBest",
+    "Targeted",
+    "TopN",
+]

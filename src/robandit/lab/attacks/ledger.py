@@ -1,0 +1,60 @@
+"""What an attack spends, by both definitions of corruption, and what it has left."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robandit.arrays import Bools, Floats, Ints
+
+
+class Ledger:
+    """The accounts of a batch of trials.
+
+    ``c_sup`` is the paper's Σ_t sup_a |c_t(a)| / (R + 1), eq. (def:corruption); ``c_play`` is Σ_t |c_t(a_t)|. A weak
+    adversary, who commits to lies about all actions, pays its budget in the first; a strong one, who sees the action
+    and lies about no other, in the second.
+
+    >>> ledger = Ledger(budgets=[1.0, 1.0], strong=[False, True], noise_range=0.5)
+    >>> ledger.left.tolist()  # what one lie may still amount to
+    [1.5, 1.0]
+    >>> ledger.book(np.array([[0.3, 0.6], [0.3, 0.6]]), played=np.array([0, 0]))
+    >>> ledger.c_sup.round(12).tolist(), ledger.c_play.tolist()
+    ([0.4, 0.4], [0.3, 0.3])
+    >>> ledger.left.round(12).tolist()
+    [0.9, 0.7]
+    """
+
+    def __init__(self, *, budgets: ArrayLike, strong: ArrayLike, noise_range: float) -> None:
+        self._budgets: Floats = np.asarray(budgets, dtype=float)
+        self._strong: Bools = np.asarray(strong, dtype=bool)
+        self._noise_range = noise_range
+        self._rows = np.arange(len(self._budgets))
+        self.c_sup: Floats = np.zeros(len(self._budgets))
+        self.c_play: Floats = np.zeros(len(self._budgets))
+        self.lies: Ints = np.zeros(len(self._budgets), np.int64)
+        """In how many rounds the reward of the action played was not the true one."""
+        self._count()
+
+    def book(self, amounts: Floats, played: NDArray[np.intp]) -> None:
+        """Enter a round: ``amounts`` (B, K) ≥ 0 by which each action was lied about, and the action played."""
+        c_sup = self.c_sup + amounts.max(axis=1) / (self._noise_range + 1.0)
+        told = amounts[self._rows, played]
+        c_play = self.c_play + told
+        spent = np.where(self._strong, c_play, c_sup)
+        if (spent > self._budgets * (1.0 + 1e-9)).any():
+            raise ValueError(f"a budget of {self._budgets[spent.argmax()]} was overspent: {spent.max()}")
+        # A lie that takes all that is left may exceed it by a rounding error, which is none.
+        self.c_sup = np.where(self._strong, c_sup, np.minimum(c_sup, self._budgets))
+        self.c_play = np.where(self._strong, np.minimum(c_play, self._budgets), c_play)
+        self.lies = self.lies + (told > 0.0)
+        self._count()
+
+    def _count(self) -> None:
+        left = np.where(
+            self._strong, self._budgets - self.c_play, (self._budgets - self.c_sup) * (self._noise_range + 1.0)
+        )
+        self.left: Floats = left
+        """The largest lie, in units of reward, that each trial's budget still allows, (B,)."""
+        self.exhausted = not left.any()
+        """Whether no trial has anything left."""

@@ -1,0 +1,173 @@
+"""What there is to choose from: environments, attacks and policies by name, registered here or in a user's own file."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+from robandit.errors import ConfigError, nearest
+from robandit.lab.attacks import ATTACKS, Attack
+from robandit.lab.environments import ENVIRONMENTS, Environment
+from robandit.policies import POLICIES, Policy
+
+CATALOGUE: dict[str, tuple[Mapping[str, type], type]] = {
+    "environments": (ENVIRONMENTS, Environment),
+    "attacks": (ATTACKS, Attack),
+    "policies": (POLICIES, Policy),
+}
+"""By kind: the registered names, and the class from which all of them descend."""
+
+
+def find(kind: str, name: str | type) -> Any:
+    """The class that a registered name, `module:Class`, `file.py:Class` or a class stands for.
+
+    >>> find("policies", "oful").__name__
+    'OFUL'
+    >>> find("attacks", "flop")
+    Traceback (most recent call last):
+    robandit.errors.ConfigError: unknown name 'flop'; did you mean 'flip'?
+    """
+    registered, base = CATALOGUE[kind]
+    known = canonical(kind, name)
+    if isinstance(known, str) and known not in registered and ":" not in known:
+        raise ConfigError(f"unknown name {name!r}{nearest(known, registered)}")
+    found = known if isinstance(known, type) else registered.get(known) or _import(known)
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise ConfigError(f"{name!r} must be a subclass of {base.__name__}, got {found!r}")
+    return found
+
+
+def canonical(kind: str, name: str | type) -> str | type:
+    """A registered name as it is registered, whether given so, in other spelling or as a class; others as they are."""
+    for known, found in CATALOGUE[kind][0].items():
+        if name is found or (
+            isinstance(name, str) and _squeezed(name) in (_squeezed(known), _squeezed(found.__name__))
+        ):
+            return known
+    return name
+
+
+def short(name: str | type) -> str:
+    """A name without the module or file that it is from."""
+    return name.rpartition(":")[2] if isinstance(name, str) else name.__name__
+
+
+class Field(NamedTuple):
+    """A setting of an environment, an attack or a policy."""
+
+    name: str
+    default: Any
+    """`dataclasses.MISSING` if it must be given."""
+    meaning: str
+
+
+def describe(found: type) -> list[Field]:
+    """The settings of a class, with the text that stands below each in the source.
+
+    >>> [(field.name, field.default) for field in describe(find("attacks", "flip"))]
+    [('budget', None), ('rounds', 90)]
+    """
+    meanings: dict[str, str] = {}
+    for base in reversed(found.__mro__[:-1]):
+        for line, below in pairwise(_body(base)):
+            if (
+                isinstance(line, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                meanings[ast.unparse(line.target)] = " ".join(str(below.value.value).split())
+    return [Field(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
+
+
+def _body(found: type) -> list[ast.stmt]:
+    """The statements of a class; none if its source can't be found."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    return definition.body if isinstance(definition, ast.ClassDef) else []
+
+
+def _squeezed(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def fingerprint(kind: str, name: str | type) -> str | None:
+    """A digest of the code of a class that is not robandit's own, so that a result made by other code is told apart."""
+    known = canonical(kind, name)
+    if isinstance(known, str) and known in CATALOGUE[kind][0]:
+        return None
+    place = known.rpartition(":")[0] if isinstance(known, str) else ""
+    if place.endswith(".py"):
+        return hashlib.sha256(Path(place).read_bytes()).hexdigest()
+    bases = [
+        base for base in find(kind, name).__mro__ if not base.__module__.startswith(("robandit.", "builtins", "abc"))
+    ]
+    return hashlib.sha256("".join(map(_code, bases)).encode()).hexdigest()
+
+
+def _code(thing: Any) -> str:
+    """What a class or function does, whether or not its source can be found."""
+    if isinstance(thing, type):
+        return "".join(f"{name}={_code(value)};" for name, value in vars(thing).items() if not name.startswith("__"))
+    code = thing if isinstance(thing, CodeType) else getattr(thing, "__code__", None)
+    if code is None:
+        return "" if " at 0x" in repr(thing) else repr(thing)
+    return f"{code.co_code.hex()}{code.co_names}{''.join(_code(constant) for constant in code.co_consts)}"
+
+
+def _import(name: str) -> Any:
+    """The class that `module:Class` or `file.py:Class` names."""
+    place, _, attribute = name.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            found: Any = _load_file(place, hashlib.sha256(Path(place).read_bytes()).hexdigest())
+        else:
+            with _on_path(Path.cwd()):
+                found = importlib.import_module(place)
+    except Exception as error:  # a user's file can fail in any way
+        raise ConfigError(f"can't import {place!r}: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{place!r} has no {part!r}{nearest(part, dir(found))}")
+        found = getattr(found, part)
+    return found
+
+
+@cache
+def _load_file(place: str, digest: str) -> ModuleType:
+    """The module of a file; anew whenever its text, which ``digest`` stands for, has changed."""
+    name = f"{Path(place).stem}_{digest[:12]}"
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where dataclasses look themselves up
+    try:
+        with _on_path(Path(place).resolve().parent):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    """Modules in this folder can be imported, too."""
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

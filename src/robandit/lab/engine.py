@@ -1,0 +1,202 @@
+"""Carries out a run on the cores of this machine, or on a Dask or a Ray cluster, through joblib."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tqdm import tqdm
+
+from robandit.errors import ConfigError, nearest
+from robandit.inputs import integer
+from robandit.lab.catalogue import find
+from robandit.lab.plan import Run, Task
+from robandit.lab.protocol import Trace, checkpoints
+from robandit.lab.results import Result, Workspace, find_result, read, tabulate
+
+ENGINES = ("local", "dask", "ray")
+
+_LARGEST_BATCH = 128  # trials; more gain nothing
+_SMALLEST_BATCH = 32  # fewer leave the time to Python,
+_LONG = 20_000  # unless there are more rounds than this: then a piece should not take for ever
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Where a run is carried out."""
+
+    kind: str = "local"
+    """`local`, `dask` or `ray`."""
+    workers: int | None = None
+    """How many processes to use; all there are by default."""
+    address: str | None = None
+    """Of a running Dask scheduler or Ray cluster; without it, one is started here for this run."""
+    batch: int | None = None
+    """How many trials make one piece of work; by default what is fast. It changes no result."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ENGINES:
+            raise ConfigError(f"unknown engine {self.kind!r}{nearest(self.kind, ENGINES)}")
+        for name in ("workers", "batch"):
+            if getattr(self, name) is not None:
+                try:
+                    integer(name, getattr(self, name), least=1)
+                except ValueError as error:
+                    raise ConfigError(str(error)) from None
+        if self.address is not None and self.kind == "local":
+            raise ConfigError("an address is for --engine dask or ray; the local engine has none")
+
+    @contextmanager
+    def started(self) -> Iterator[int]:
+        """joblib set up to work there. Gives the number of workers."""
+        with {"local": self._local, "dask": self._dask, "ray": self._ray}[self.kind]() as workers:
+            yield workers
+
+    @contextmanager
+    def _local(self) -> Iterator[int]:
+        workers = self.workers or joblib.cpu_count()
+        with joblib.parallel_config(backend="loky", n_jobs=workers, inner_max_num_threads=1):
+            yield workers
+
+    @contextmanager
+    def _dask(self) -> Iterator[int]:
+        client_class = _extra("dask.distributed", "dask").Client
+        local = {"n_workers": self.workers, "threads_per_worker": 1, "dashboard_address": None}
+        with client_class(self.address) if self.address else client_class(**local) as client:
+            workers = self.workers or sum(client.ncores().values())
+            with joblib.parallel_config(backend="dask", n_jobs=workers, client=client):
+                yield workers
+
+    @contextmanager
+    def _ray(self) -> Iterator[int]:
+        ray, bridge = _extra("ray", "ray"), _extra("ray.util.joblib", "ray")
+        local = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+        ray.init(address=self.address or "local", log_to_driver=False, logging_level="error", **local)
+        try:
+            bridge.register_ray()
+            workers = self.workers or int(ray.cluster_resources()["CPU"])
+            with joblib.parallel_config(backend="ray", n_jobs=workers):
+                yield workers
+        finally:
+            ray.shutdown()
+
+    def results(self, tasks: Mapping[int, Task], workers: int, meter: Path | None) -> Iterator[tuple[int, Trace]]:
+        """The tasks' results by number, in whatever order they come; the longest are begun first."""
+        order = sorted(tasks, key=lambda number: -tasks[number].size * find("policies", tasks[number].policy.kind).cost)
+        if workers == 1 or len(order) == 1:
+            yield from (_work(number, tasks[number], meter) for number in order)
+            return
+        calls = [joblib.delayed(_work)(number, tasks[number], meter, orphans_stop=True) for number in order]
+        if self.kind == "ray":  # whose bridge to joblib gives results in lists only
+            for first in range(0, len(calls), 2 * workers):
+                yield from joblib.Parallel(batch_size=1)(calls[first : first + 2 * workers])
+        else:  # one task at a time: they are large, and a lost worker should lose little
+            yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
+
+
+def _extra(module: str, extra: str) -> Any:
+    """A module that only some users have."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"the {extra} engine needs more packages: pip install 'robandit[{extra}]' ({error})"
+        ) from error
+
+
+def carry_out(
+    run: Run,
+    out: Path,
+    *,
+    engine: Engine | None = None,
+    force: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Result:
+    """Carry out a run, or what is left of it, and save its table at ``out``.
+
+    A run that was stopped is continued; one that is complete is read; anything else that is in the way is an error,
+    unless ``force`` drops it. ``say`` is told what a user should know.
+    """
+    say = say or (lambda text: None)
+    if out.is_dir() or not out.name:
+        raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
+    engine, workspace = engine or Engine(), Workspace(out, run)
+    force = force or workspace.forced()
+    if not force and find_result(out, run):
+        workspace.tidy()
+        say(f"{out} holds this run already")
+        return read(out)
+    with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers), force=force) as cut:
+        tasks = run.tasks(cut)
+        rows = [len(checkpoints(run.rounds, run.checkpoints)) * task.size // run.rounds for task in tasks]
+        tables, damaged = workspace.load(rows)
+        left = {number: task for number, task in enumerate(tasks) if tables[number] is None}
+        if len(left) < len(tasks) or damaged:
+            say(f"going on with {len(left)} of {len(tasks)} pieces" + (f"; {damaged} were damaged" if damaged else ""))
+        with _bar(run, left, workspace.meter) as meter:
+            for number, trace in engine.results(left, workers, meter):
+                table = tables[number] = tabulate(tasks[number], trace)
+                workspace.save(number, table)
+        workspace.finish([table for table in tables if table is not None], replace=force)
+    return read(out)
+
+
+def _good_batch(run: Run, workers: int) -> int:
+    """As many trials as go through the arithmetic well, but few enough that all workers have work."""
+    trials = run.size // run.rounds
+    smallest = max(1, min(_SMALLEST_BATCH, _SMALLEST_BATCH * _LONG // run.rounds))
+    return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
+
+
+def _work(number: int, task: Task, meter: Path | None, orphans_stop: bool = False) -> tuple[int, Trace]:
+    """What a worker does. A process that was started for this alone stops when the one that started it is killed."""
+    counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
+    parent = os.getppid()
+
+    def count(rounds: int) -> None:
+        if orphans_stop and os.getppid() != parent:
+            os._exit(1)
+        if counts is not None:
+            counts[number] += rounds * (task.size // task.rounds)
+
+    if counts is not None:
+        counts[number] = 0  # it may have been begun before, by a worker that was lost
+    with threadpool_limits(1):
+        return number, task.run(count)
+
+
+@contextmanager
+def _bar(run: Run, left: dict[int, Task], meter: Path) -> Iterator[Path | None]:
+    """A progress bar over rounds, and the file in which workers count them; neither if nobody looks."""
+    if not left or not sys.stderr.isatty():
+        yield None
+        return
+    counts = np.memmap(meter, dtype=np.int64, mode="w+", shape=(max(left) + 1,))
+    done = run.size - sum(task.size for task in left.values())
+    over = threading.Event()
+    with tqdm(total=run.size, initial=done, unit=" rounds", unit_scale=True, smoothing=0.1) as bar:
+
+        def watch() -> None:
+            while not over.wait(0.2):
+                bar.update(done + int(counts.sum()) - bar.n)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield meter
+            over.set()
+            watcher.join()
+            bar.update(run.size - bar.n)
+        finally:
+            over.set()
+            watcher.join()

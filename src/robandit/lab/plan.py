@@ -1,0 +1,286 @@
+"""What a run is: policies, environments and attacks from plain data, checked before anything starts."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robandit.errors import ConfigError, nearest
+from robandit.inputs import integer, positive
+from robandit.lab.attacks import Attack
+from robandit.lab.catalogue import CATALOGUE, canonical, find, short
+from robandit.lab.environments import Environment
+from robandit.lab.protocol import Scenario, Trace, batch_key, checkpoints, simulate
+from robandit.policies import POLICIES, Policy
+
+_DEFAULTS: dict[str, list[str]] = {"environments": ["paper"], "attacks": ["none"], "policies": []}
+_NUMBERS = {"rounds": 1000, "trials": 10, "seed": 1, "checkpoints": 100}
+SET_BY_THE_RUN = {"dim", "trials", "seed"}
+"""Settings of a policy that are not the user's to choose."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An environment, an attack or a policy of a run: what it is, its settings, and what tables call it."""
+
+    kind: str | type
+    """A registered name, `module:Class`, `file.py:Class`, or a class."""
+    settings: Mapping[str, Any]
+    label: str
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, from which `Run.read` makes it again."""
+        name = self.kind if isinstance(self.kind, str) else f"{self.kind.__module__}:{self.kind.__qualname__}"
+        return {"name": name, "label": self.label, **self.settings}
+
+
+class Task(NamedTuple):
+    """A piece of a run: one policy in a batch of trials. It holds all that it needs, so it can run anywhere."""
+
+    policy: Entry
+    scenarios: Sequence[tuple[Entry, Entry, Sequence[int]]]
+    """Environment, attack and trial numbers."""
+    rounds: int
+    seed: int
+    checkpoints: int
+    monitor: bool | float = False
+
+    @property
+    def size(self) -> int:
+        """The number of rounds, over all trials."""
+        return self.rounds * sum(len(trials) for _, _, trials in self.scenarios)
+
+    def run(self, progress: Callable[[int], object] | None = None) -> Trace:
+        """Simulate it."""
+        return simulate(
+            policy=_make_policy(self.policy),
+            scenarios=[Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in self.scenarios],
+            rounds=self.rounds,
+            seed=self.seed,
+            at=checkpoints(self.rounds, self.checkpoints),
+            progress=progress,
+            monitor=self.monitor,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Every policy in every environment under every attack, ``trials`` times."""
+
+    environments: Sequence[Entry]
+    attacks: Sequence[Entry]
+    policies: Sequence[Entry]
+    rounds: int
+    trials: int
+    seed: int
+    checkpoints: int
+    monitor: bool | float = False
+    """Whether a corruption monitor rides along; a number is the noise's scale, if not the environment's."""
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> Run:
+        """A run from plain data, all of it checked. A list in the place of a setting means one entry for each value.
+
+        >>> run = Run.read({"policies": ["oful"], "attacks": [{"name": "flip", "rounds": [0, 30]}]})
+        >>> [attack.settings for attack in run.attacks]
+        [{'rounds': 0}, {'rounds': 30}]
+        >>> Run.read({"policies": ["oful"], "atacks": ["flip"]})
+        Traceback (most recent call last):
+        robandit.errors.ConfigError: unknown key 'atacks'; did you mean 'attacks'?
+        """
+        _check_keys("", config, {*CATALOGUE, *_NUMBERS, "monitor"})
+        numbers = {
+            name: _blame("", integer, name, config.get(name, default), least=0 if name == "seed" else 1)
+            for name, default in _NUMBERS.items()
+        }
+        if not config.get("policies"):
+            raise ConfigError(f"policies must name at least one of: {', '.join(POLICIES)}")
+        entries: dict[str, Any] = {k: read_entries(k, config.get(k, default)) for k, default in _DEFAULTS.items()}
+        run = cls(**entries, **numbers, monitor=_read_monitor(config.get("monitor", False)))
+        run._try_out()
+        return run
+
+    @classmethod
+    def read_file(cls, path: Path, **instead: Any) -> Run:
+        """A run from a TOML file, with some keys given another value."""
+        try:
+            config = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"can't read {path}: {error}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from None
+        return cls.read(config | instead)
+
+    def plain(self) -> dict[str, Any]:
+        """The configuration as plain data: `Run.read` gives the same run again."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        alarm = {"monitor": self.monitor} if self.monitor is not False else {}
+        return numbers | alarm | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
+
+    def kinds(self, group: str) -> list[str | type]:
+        """What its environments, attacks or policies are."""
+        return [entry.kind for entry in getattr(self, group)]
+
+    def tasks(self, batch: int) -> list[Task]:
+        """The run in pieces of up to ``batch`` trials. How it is cut changes no bit of what comes out."""
+        return [
+            Task(policy, scenarios, self.rounds, self.seed, self.checkpoints, self.monitor)
+            for policy in self.policies
+            for group in self._groups()
+            for scenarios in _batches(group, self.trials, batch)
+        ]
+
+    @property
+    def size(self) -> int:
+        """The number of rounds, over all policies, scenarios and trials."""
+        return self.rounds * self.trials * len(self.policies) * len(self.environments) * len(self.attacks)
+
+    def _groups(self) -> Iterator[list[tuple[Entry, Entry]]]:
+        """Neighbouring scenarios that can share a batch."""
+        group: list[tuple[Entry, Entry]] = []
+        last: object = None
+        for pair in product(self.environments, self.attacks):
+            shape = batch_key(_make_scenario(*pair)[0])
+            if group and shape != last:
+                yield group
+                group = []
+            group, last = [*group, pair], shape
+        yield group
+
+    def _try_out(self) -> None:
+        """Play one round of every policy in every scenario, so that what can't work fails now."""
+        for environment, attack in product(self.environments, self.attacks):
+            world, adversary = _blame(f"environments: {environment.label}: ", _make_scenario, environment, attack)
+            if getattr(world, "infinite", False) and not adversary.infinite:
+                raise ConfigError(
+                    f"attacks: {attack.label} needs finite decision sets; {environment.label} has infinite"
+                )
+            for policy in self.policies:
+                first = {"scenarios": [Scenario(world, adversary, [0])], "rounds": 1, "seed": self.seed}
+                _blame(f"policies: {policy.label}: ", simulate, policy=_make_policy(policy), **first)
+
+
+def _batches(
+    group: Sequence[tuple[Entry, Entry]], trials: int, batch: int
+) -> Iterator[list[tuple[Entry, Entry, Sequence[int]]]]:
+    """The trials of these scenarios, one after the other, in as few batches as there can be, of about the same size."""
+    lanes = [(scenario, trial) for scenario in range(len(group)) for trial in range(trials)]
+    number = -(-len(lanes) // batch)
+    for i in range(number):
+        part = lanes[len(lanes) * i // number : len(lanes) * (i + 1) // number]
+        used = sorted({scenario for scenario, _ in part})
+        yield [(*group[s], tuple(trial for scenario, trial in part if scenario == s)) for s in used]
+
+
+def _make_policy(entry: Entry) -> partial[Policy]:
+    return partial(find("policies", entry.kind), **entry.settings)
+
+
+def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
+    adversary: Attack = find("attacks", attack.kind)(**attack.settings)
+    world: Environment = find("environments", environment.kind)(**environment.settings)
+    return world.facing(adversary), adversary
+
+
+# Reading.
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """`NAME,KEY=VALUE,…` as a table; a value is read as in TOML, and as text if it is none."""
+    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
+    table: dict[str, Any] = {"name": name.strip()}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key.strip()] = value.strip()
+    return table
+
+
+def read_entries(kind: str, given: Any) -> list[Entry]:
+    """The entries of a list of names and tables, with their sweeps spelt out, each tried, with distinct labels."""
+    rows = [given] if isinstance(given, (str, Mapping, type)) else given
+    if not isinstance(rows, Sequence) or not rows:
+        raise ConfigError(f"{kind} must be a list of names or tables, at least one, got {given!r}")
+    entries = [entry for number, row in enumerate(rows) for entry in _read_entry(kind, f"{kind}[{number}]", row)]
+    return _labelled(kind, entries)
+
+
+def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
+    table = {"name": row} if isinstance(row, (str, type)) else row
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), (str, type)):
+        raise ConfigError(f"{where} must be a name, or a table with a name, got {row!r}")
+    name, label = table["name"], table.get("label", "")
+    if not isinstance(label, str):
+        raise ConfigError(f"{where}: label must be text, got {label!r}")
+    found = _blame(f"{where}: ", find, kind, name)
+    settings = {key: _plain(value) for key, value in table.items() if key not in ("name", "label")}
+    allowed = {item.name for item in fields(found)} - (SET_BY_THE_RUN if kind == "policies" else set())
+    _check_keys(f"{where} ({short(name)}): ", settings, allowed)
+    optional = {item.name for item in fields(found) if "None" in str(item.type)}
+    for key, value in settings.items():
+        if value == []:
+            raise ConfigError(f"{where} ({short(name)}): {key} must have at least one value, got []")
+        if key in optional and isinstance(value, str) and value.lower() == "none":  # for which TOML has no word
+            settings[key] = None
+    sweeps = [value if isinstance(value, list) else [value] for value in settings.values()]
+    for values in product(*sweeps):
+        entry = Entry(canonical(kind, name), dict(zip(settings, values, strict=True)), label)
+        if kind != "policies":  # which need an environment to be made
+            _blame(f"{where} ({short(name)}): ", found, **entry.settings)
+        yield entry
+
+
+def _read_monitor(value: Any) -> bool | float:
+    return value if isinstance(value, bool) else float(_blame("", positive, "monitor, if not true or false,", value))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: NumPy's numbers as Python's."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:
+    """Labels where none was given: the name and, as far as it takes to tell entries apart, the settings."""
+    # Attacks that differ in their C are told apart by that.
+    marks = [find(kind, e.kind)(**e.settings).label if kind == "attacks" else None for e in entries]
+    pairs = [(entry.label or short(entry.kind), mark) for entry, mark in zip(entries, marks, strict=True)]
+    labels = [pair[0] if pairs.count(pair) == 1 else _spelt(pair[0], entries, i) for i, pair in enumerate(pairs)]
+    for pair in (final := list(zip(labels, marks, strict=True))):
+        if final.count(pair) > 1:
+            raise ConfigError(f"{kind} has {pair[0]!r} twice; give one of them another label")
+    return [Entry(entry.kind, entry.settings, label) for entry, label in zip(entries, labels, strict=True)]
+
+
+def _spelt(label: str, entries: Sequence[Entry], i: int) -> str:
+    """A label with the settings in which an entry differs from others of its kind."""
+    alike = [other.settings for other in entries if other.kind == entries[i].kind]
+    own = {key: value for key, value in entries[i].settings.items() if any(o.get(key) != value for o in alike)}
+    return f"{label} {', '.join(f'{key}={value}' for key, value in own.items())}".strip()
+
+
+def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:
+    for key in given:
+        if key not in allowed:
+            raise ConfigError(f"{where}unknown key {key!r}{nearest(key, allowed)}")
+
+
+def _blame(where: str, call: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """The result of a call, whose errors are the configuration's fault at this place."""
+    try:
+        return call(*args, **settings)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{where}{error}") from error

@@ -1,0 +1,301 @@
+"""The protocol of the paper's section 3, as one loop over rounds and a batch of trials."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robandit.arrays import Floats, Ints
+from robandit.inputs import integer
+from robandit.lab.attacks import Adversary, Attack, Plot
+from robandit.lab.environments import NEVER, Environment, Offer, side_by_side
+from robandit.monitor.monitor import CorruptionMonitor
+from robandit.policies import Decision, Policy
+from robandit.streams import ENVIRONMENT, Draws
+
+MakePolicy: TypeAlias = Callable[..., Policy]
+"""A class of policies, or a `functools.partial` of one with some of its settings."""
+
+Monitor: TypeAlias = bool | float | Callable[..., CorruptionMonitor]
+"""Whether a monitor rides along: one that is told the environment's ``noise_scale``, or this number; or a
+`functools.partial` of the class."""
+
+LABELLED, REALISED = "labelled", "realised"
+"""The ``corruption`` of a policy that is told the attack's label, as the paper tells Robust weighted OFUL 2k; or of one
+that is told, trial by trial, what the attack will really spend."""
+
+_LOOKS = 1.25  # the least ratio of the rounds of two looks of a monitor
+
+
+Watch: TypeAlias = Callable[[Policy, Offer, Plot, Decision], object]
+"""Looks at a round: the policy as it chose, what it was offered, the lies, the choice."""
+
+
+class Scenario(NamedTuple):
+    """Some trials of an environment under an attack, to which the environment may adapt (`Environment.facing`)."""
+
+    environment: Environment
+    attack: Attack
+    trials: Sequence[int]
+
+
+class Trace(NamedTuple):
+    """What happened up to each checkpoint: arrays (checkpoints, B) in the order of the scenarios and their trials."""
+
+    round: Ints  # (checkpoints,)
+    regret: Floats
+    """Σ ⟨a*_s − a_s, μ*⟩ on clean means, eq. (regret) for the actions played."""
+    c_sup: Floats
+    c_play: Floats
+    lies: Ints
+    """In how many rounds the reward was not the true one."""
+    gap: Floats
+    """Δ_t of the checkpoint's round, eq. (def:gap)."""
+    smallest_gap: Floats
+    """Δ, the smallest so far."""
+    updates: Ints
+    """How many rewards have arrived."""
+    empty: Ints
+    """In how many rounds the confidence set of the level drawn was empty."""
+    cascade: Ints
+    """How many levels were climbed for that, in all."""
+    contradictions: Ints
+    """How many rewards a sceptic did not believe,"""
+    restarts: Ints
+    """how often it started again,"""
+    audits: Ints
+    """and how often it audited itself."""
+    proved: Floats
+    """How much corruption a monitor had proved when it last looked; NaN without one."""
+    level_use: Ints
+    """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
+
+
+def checkpoints(rounds: int, number: int = 100) -> Ints:
+    """About ``number`` rounds, evenly spread by their logarithm, and the last.
+
+    >>> checkpoints(1000, 7).tolist()
+    [1, 3, 10, 32, 100, 316, 1000]
+    """
+    return np.unique(np.geomspace(1, rounds, max(2, min(number, rounds))).round().astype(np.int64))
+
+
+def simulate(
+    *,
+    policy: MakePolicy,
+    scenarios: Iterable[Scenario],
+    rounds: int,
+    seed: int,
+    at: Ints | None = None,
+    progress: Callable[[int], object] | None = None,
+    watch: Watch | None = None,
+    monitor: Monitor = False,
+) -> Trace:
+    """Play ``rounds`` rounds of one policy in all trials of some scenarios at once.
+
+    Each trial is the same, bit for bit, whatever runs beside it. ``at`` are the rounds to record, by default
+    `checkpoints`; ``progress`` is called with the number of rounds played since the last call; ``watch`` sees each
+    round before the policy learns from it.
+
+    >>> from robandit import OFUL, attacks, environments
+    >>> paper = Scenario(environments.Paper(fresh_rounds=30), attacks.Flip(rounds=30), trials=range(8))
+    >>> trace = simulate(policy=OFUL, scenarios=[paper], rounds=200, seed=1)
+    >>> trace.regret[-1].shape
+    (8,)
+    """
+    integer("rounds", rounds, least=1)
+    played = [s._replace(environment=s.environment.facing(s.attack)) for s in scenarios]
+    _check_alike(played)
+    at = checkpoints(rounds) if at is None else at
+    learner = prepare(policy, played, rounds, seed)
+    adversary, world = _stage(played, seed)
+    watchman = _watchman(monitor, played)
+    mail, record = Mail(learner), Record(learner, adversary, at, watchman)
+    for t in range(1, rounds + 1):
+        offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
+        plot = adversary.commit(offer, parts)  # step 3
+        decision = learner.choose(plot.actions, offer.sigma if offer.told is None else offer.told)  # step 4
+        reward = adversary.answer(offer, parts, plot, decision)  # step 5
+        if watch is not None:
+            watch(learner, offer, plot, decision)
+        if watchman is not None:  # in the order of decisions, also where the policy has to wait
+            watchman.observe(decision.action, reward, mask=None if offer.delay is None else offer.delay != NEVER)
+        mail.deliver(offer, decision, reward)  # step 6
+        record.note(offer, decision)
+        if progress is not None and (t % 256 == 0 or t == rounds):
+            progress((t - 1) % 256 + 1)
+    return record.trace()
+
+
+def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: int) -> Policy:
+    """The policy for all these trials. What it must know and was not set is read off the scenarios."""
+    environment = scenarios[0].environment
+    trials = [trial for scenario in scenarios for trial in scenario.trials]
+    given = make.keywords if isinstance(make, partial) else {}
+    kind: Any = make.func if isinstance(make, partial) else make
+    if not isinstance(kind, type) or not issubclass(kind, Policy):
+        raise ValueError(f"policy must be a class of policies, or a functools.partial of one, got {make!r}")
+    wanted = {item.name for item in fields(kind)}
+    known: dict[str, Any] = {
+        "dim": environment.dim,
+        "noise_range": environment.noise_range,
+        "action_bound": environment.action_bound,
+        "parameter_bound": environment.parameter_bound,
+        "mean_bound": environment.mean_bound,
+        "horizon": rounds,
+        "corruption": LABELLED,
+    }
+    settings = {name: given.get(name, value) for name, value in known.items() if name in wanted}
+    if settings.get("corruption") == LABELLED:
+        settings["corruption"] = [_label(s) for s in scenarios for _ in s.trials]
+    elif settings.get("corruption") == REALISED:
+        settings["corruption"] = rehearse(scenarios, rounds, seed).tolist()
+    return make(**settings, trials=trials, seed=seed)
+
+
+def _watchman(monitor: Monitor, scenarios: Sequence[Scenario]) -> CorruptionMonitor | None:
+    if monitor is False:
+        return None
+    environment = scenarios[0].environment
+    reach = environment.mean_bound + environment.noise_range
+    declared = monitor if isinstance(monitor, (int, float)) and monitor is not True else None
+    scales = [s.environment.noise_scale if declared is None else declared for s in scenarios for _ in s.trials]
+    make = monitor if callable(monitor) else CorruptionMonitor
+    return make(
+        dim=environment.dim,
+        noise=tuple(scales),
+        parameter_bound=environment.parameter_bound,
+        reward_range=(-reach, reach),
+        trials=len(scales),
+    )
+
+
+def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
+    """C_sup at the end, (B,), of weak attacks that do not look at what is played: found without a policy."""
+    for attack in (scenario.attack for scenario in scenarios):
+        own = type(attack)
+        if own.strength != "weak" or own.observe is not Attack.observe or own.disguise is not Attack.disguise:
+            raise ValueError(f"the realised corruption of {type(attack).__name__} depends on the policy; give a number")
+    adversary, world = _stage(scenarios, seed)
+    nothing = np.zeros(len(adversary.ledger.c_sup), np.intp)
+    for _ in range(rounds):
+        offer, parts = next(world)
+        if not isinstance(offer.actions, np.ndarray):
+            raise ValueError("the realised corruption is known beforehand for finite decision sets only; give a number")
+        lies = adversary.commit(offer, parts).lies
+        if lies is not None:
+            adversary.ledger.book(np.abs(lies), nothing)
+    return adversary.ledger.c_sup
+
+
+def _stage(scenarios: Sequence[Scenario], seed: int) -> tuple[Adversary, Iterator[tuple[Offer, Sequence[Offer]]]]:
+    """The adversary and the world of some scenarios, before the first round."""
+    worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in scenarios]
+    return Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed), side_by_side(worlds)
+
+
+def batch_key(environment: Environment) -> tuple[object, ...]:
+    """What environments must have in common to be in the same batch: d, R, the bounds, and the size of their sets."""
+    bounds = environment.action_bound, environment.parameter_bound, environment.mean_bound
+    return environment.dim, environment.noise_range, *bounds, environment.set_size or environment
+
+
+def _check_alike(scenarios: Sequence[Scenario]) -> None:
+    if not scenarios:
+        raise ValueError("there must be at least one scenario")
+    first, *others = [scenario.environment for scenario in scenarios]
+    for other in others:
+        if batch_key(other) != batch_key(first):
+            raise ValueError(f"{other} can't share a batch with {first}: d, R, the bounds or the sizes of sets differ")
+
+
+def _label(scenario: Scenario) -> float:
+    """C as labelled, in the units of eq. (def:corruption); a strong attack's budget is in units of reward."""
+    attack = scenario.attack
+    if attack.label is None:
+        raise ValueError(f"corruption must be given, since {type(attack).__name__} has no budget that could label it")
+    return attack.label / (scenario.environment.noise_range + 1.0) if attack.strength == "strong" else attack.label
+
+
+class Mail:
+    """Brings the policy its rewards: at once, late, or never."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._waiting: dict[int, list[tuple[Decision, Floats, NDArray[np.bool_]]]] = defaultdict(list)
+
+    def deliver(self, offer: Offer, decision: Decision, reward: Floats) -> None:
+        """Send this round's rewards, and bring those that are due, the oldest first."""
+        if offer.delay is None and not self._waiting:
+            self._policy.update(decision, reward)
+            return
+        delay = np.zeros(len(reward), np.int64) if offer.delay is None else offer.delay
+        for wait in np.unique(delay[delay != NEVER]).tolist():
+            self._waiting[offer.round + wait].append((decision, reward, delay == wait))
+        for due in self._waiting.pop(offer.round, ()):
+            self._policy.update(due[0], due[1], mask=due[2])
+
+
+class Record:
+    """Keeps the sums, and writes them down at the checkpoints."""
+
+    def __init__(
+        self, policy: Policy, adversary: Adversary, at: Ints, monitor: CorruptionMonitor | None = None
+    ) -> None:
+        self._policy, self._ledger, self._at = policy, adversary.ledger, set(at.tolist())
+        self._monitor, self._last, self._next_look = monitor, max(at.tolist(), default=0), 0.0
+        size, levels = len(adversary.ledger.c_sup), getattr(policy, "levels", 0)
+        self._rows = np.arange(size)
+        self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
+        self._empty, self._cascade = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self._levels = np.zeros((size, levels), np.int64)
+        self._proved: Floats = np.full(size, np.nan)
+        self._written: list[Trace] = []
+
+    def note(self, offer: Offer, decision: Decision) -> None:
+        """Add a round."""
+        menu = offer.menu
+        self._regret += menu.best - offer.mean_of(decision.index, decision.action)
+        np.minimum(self._smallest, menu.gap, out=self._smallest)
+        if self._levels.size:
+            self._levels[self._rows, decision.level - 1] += 1
+            self._empty += decision.empty
+            self._cascade += decision.cascade
+        if offer.round in self._at:
+            self._look(offer.round)
+            self._write(offer.round, menu.gap)
+
+    def _look(self, t: int) -> None:
+        """Ask the monitor, but not at every checkpoint: a look takes as long as hundreds of rounds."""
+        if self._monitor is not None and (t >= self._next_look or t == self._last):
+            self._proved, self._next_look = self._monitor.lower_bounds(), _LOOKS * t
+
+    def _write(self, t: int, gap: Floats) -> None:
+        now = Trace(
+            round=np.array(t),
+            regret=self._regret,
+            c_sup=self._ledger.c_sup,
+            c_play=self._ledger.c_play,
+            lies=self._ledger.lies,
+            gap=gap,
+            smallest_gap=self._smallest,
+            updates=np.atleast_1d(self._policy.updates),
+            empty=self._empty,
+            cascade=self._cascade,
+            **self._policy._diary()._asdict(),
+            proved=self._proved,
+            level_use=self._levels,
+        )
+        copies: list[Any] = [array.copy() for array in now]
+        self._written.append(Trace(*copies))
+
+    def trace(self) -> Trace:
+        """All that was written down."""
+        columns: list[Any] = [np.stack(column) for column in zip(*self._written, strict=True)]
+        return Trace(*columns)

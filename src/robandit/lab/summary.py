@@ -1,0 +1,120 @@
+"""The means and intervals of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import cos, exp, lgamma, nan, pi, sin, sqrt, tan
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from robandit.arrays import Floats
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+
+_ROUNDING = 1e-9
+KEYS = ("environment", "attack", "strength", "C")
+"""The columns that make a scenario."""
+
+
+class Case(NamedTuple):
+    """A scenario. Its corruption, as labelled, is None if the attack has no limit."""
+
+    environment: str
+    attack: str
+    strength: str
+    corruption: float | None
+
+
+class Curve(NamedTuple):
+    """A policy's regret in a scenario: its mean, half its 95 % interval (nan for one trial), and means at the end."""
+
+    rounds: Floats
+    mean: Floats
+    half: Floats
+    trials: int
+    realised: float
+    empty: float
+    cascade: float
+
+
+class Proof(NamedTuple):
+    """What a monitor proved of a policy's rounds in a scenario by the end; amounts are means over trials."""
+
+    trials: int
+    alarms: int
+    """In how many trials it proved any corruption,"""
+    wrong: int
+    """and in how many more than there was, at any checkpoint."""
+    lies: float
+    """In how many rounds the reward was not the true one,"""
+    played: float
+    """by how much, in all,"""
+    proved: float
+    """and how much of that is proved."""
+
+
+Curves: TypeAlias = dict[Case, dict[str, Curve]]
+
+
+@cache
+def t_quantile(level: float, freedom: int) -> float:
+    """The q such that a Student variable with so many degrees of freedom has |t| ≤ q with probability ``level``.
+
+    With t = √ν tan θ the density is proportional to cos^(ν−1) θ and its integral a finite sum (Abramowitz and Stegun,
+    26.7.3 and 26.7.4), concave in θ ≥ 0: Newton's method climbs to the root from below.
+    """
+    odd = freedom % 2
+    k = np.arange(2 + odd, freedom - 1, 2)
+    slope = 2.0 / sqrt(pi) * exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2))  # at θ = 0
+    angle, step = 0.0, 1.0
+    while step > 1e-15 * angle:
+        cosine = cos(angle)
+        series = sin(angle) * (1.0 + np.cumprod((k - 1) / k * cosine**2).sum())
+        probability = 2.0 / pi * (angle + (freedom > 1) * cosine * series) if odd else series
+        step = float(level - probability) / (slope * cosine ** (freedom - 1))
+        angle += step
+    return sqrt(freedom) * tan(angle)
+
+
+def summary(table: Table) -> Curves:
+    """Each policy's curve in each scenario, in the table's order, but C ascending."""
+    from pyarrow.compute import VarianceOptions
+
+    means = [(name, "mean") for name in ("regret", "c_sup", "c_play", "empty", "cascade")]
+    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
+    groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
+    rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
+    for row in groups.sort_by([("C", "ascending"), ("round", "ascending")]).to_pylist():  # null is last
+        rows.setdefault(Case(*(row[key] for key in KEYS)), {}).setdefault(row["policy"], []).append(row)
+    places, attacks, policies = (table[key].unique().to_pylist() for key in ("environment", "attack", "policy"))
+    cases = sorted(rows, key=lambda case: (places.index(case.environment), attacks.index(case.attack)))
+    return {case: {name: _curve(rows[case][name]) for name in policies if name in rows[case]} for case in cases}
+
+
+def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
+    end, n = rows[-1], rows[-1]["regret_count"]
+    spent = end["c_play_mean" if end["strength"] == "strong" else "c_sup_mean"]  # what its budget is counted in
+    names = ("round", "regret_mean", "regret_stddev")
+    rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
+    half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
+    return Curve(rounds, mean, half, n, spent, end["empty_mean"], end["cascade_mean"])
+
+
+def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
+    """What a monitor proved, of each policy in each scenario; of a run without one nothing."""
+    lanes: dict[tuple[Case, str], dict[int, list[tuple[float, ...]]]] = {}
+    columns = [table[name].to_pylist() for name in (*KEYS, "policy", "trial", "lies", "c_play", "proved")]
+    for *key, policy, trial, lies, played, proved in zip(*columns, strict=True):
+        if proved is not None:
+            lanes.setdefault((Case(*key), policy), {}).setdefault(trial, []).append((lies, played, proved))
+    found: dict[Case, dict[str, Proof]] = {}
+    for (case, policy), trials in lanes.items():
+        paths = np.array(list(trials.values()))  # (trials, checkpoints, 3)
+        wrong = (paths[:, :, 2] > paths[:, :, 1] * (1.0 + _ROUNDING)).any(axis=1)
+        alarms = paths[:, -1, 2] > 0.0
+        means: list[float] = paths[:, -1].mean(axis=0).tolist()
+        found.setdefault(case, {})[policy] = Proof(len(paths), int(alarms.sum()), int(wrong.sum()), *means)
+    return found

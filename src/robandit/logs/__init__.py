@@ -1,0 +1,1 @@
+"""Reading feedback that has already happened."""

@@ -1,0 +1,310 @@
+"""An audit on one page: the verdict for a manager, and below it the evidence and the assumptions for a statistician."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from math import floor, log10
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ticker import MaxNLocator
+
+import robandit
+from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
+from robandit.figures.pictures import FONT, WIDTH
+from robandit.logs.audit import SOURCES, Audit, Settings
+from robandit.logs.audit.tables import examples, format_of
+from robandit.monitor.certificate import Group
+
+_BARS = 20  # the most that one picture shows
+_STRONG, _WEAK, _QUIET = "#D55E00", "#7FA6C4", "#56606B"
+_TRACE = 1e-3  # what is less than this part of the most is shown as nothing
+_LETTERS = 26  # of a name in a picture
+
+
+def build(found: Audit) -> str:
+    """The page."""
+    proved = found.certificate.lower_bound > 0.0
+    sections = [Section("What is proved, over time", [Text(_over_time(found)), _curve(found)])]
+    if proved:
+        sections.append(Section("Where it may sit", _evidence(found)))
+    if found.sources:
+        sections.append(Section("The sources", [_source_table(found)]))
+    sections += [Section("Rows left out", _left_out(found)), Section("How it was computed", _method(found))]
+    verdict = Verdict(found.certificate.sentence, _meaning(found), proved)
+    return page(f"Audit of {found.path.name}", verdict, sections)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The certificate's sentence, large, and what it means."""
+
+    sentence: str
+    meaning: str
+    proved: bool
+
+    def html(self) -> str:
+        symbol, look, word = ("!", "bad", "corruption proved") if self.proved else ("?", "idle", "nothing proved")
+        badge = f'<span class="badge {look}"><span aria-hidden="true">{symbol}</span> {word}</span>'
+        large = "font-size: 1.4rem; line-height: 1.4; color: var(--ink)"
+        return f'<p>{badge}</p>\n<p style="{large}">{escape(self.sentence)}</p>\n{Text(self.meaning).html()}'
+
+
+def _meaning(found: Audit) -> str:
+    if found.certificate.lower_bound > 0.0:
+        return (
+            "The rewards contradict each other by more than chance allows: some of them are not what honest feedback "
+            "would have been, whatever that looks like here. This does not say who did it, nor whether it was fraud, a "
+            "fault, or a change in the world; the places named below are where to begin to look."
+        )
+    return (
+        "The rewards fit together as honest ones would, as far as noise of the declared size lets anyone tell. That is "
+        "no proof of innocence: corruption that is small beside the noise, or that bends all of the log in the same "
+        "way, can't be seen."
+    )
+
+
+def _over_time(found: Audit) -> str:
+    alarm = found.alarm
+    looks = f"The log was looked at {len(found.looks):,} times while it was read, in the order of its rows."
+    if alarm is None:
+        return f"{looks} No look proved anything."
+    row = f"row {alarm.row:,} of the log" if alarm.row != alarm.round else ""
+    when = f"{found.columns.time}: {alarm.time}" if alarm.time is not None else ""
+    place = "; ".join(filter(None, (row, when)))
+    after = f"round {alarm.round:,}" + (f" ({place})" if place else "")
+    return f"{looks} The first to prove any corruption was the one after {after}."
+
+
+# The pictures.
+
+
+def _axes(height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.tick_params(labelsize=FONT, length=2.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#e4e4e4", linewidth=0.5)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _curve(found: Audit) -> Picture:
+    """The bound that is proved, over the rounds."""
+    rounds, proved = (np.array([0, *(look[place] for look in found.looks)]) for place in (0, 1))
+    alarm = found.alarm
+    figure, axes = _axes(1.4 if alarm is None else 2.6)
+    axes.step(rounds, proved, where="post", color=_STRONG if alarm else _QUIET, linewidth=1.6)
+    axes.set(xlim=(0, rounds[-1]), ylim=(0, 1.12 * proved[-1] if alarm else 1.0))
+    axes.set_xlabel("round", fontsize=FONT)
+    axes.set_ylabel("corruption proved", fontsize=FONT)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10], integer=True))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    if alarm is None:
+        axes.set_yticks([0])
+        axes.text(0.5, 0.5, "nothing proved at any look", transform=axes.transAxes, ha="center", fontsize=FONT + 1)
+        return Picture(figure, "The corruption that is proved after each look: none.")
+    axes.fill_between(rounds, proved, step="post", color=_STRONG, alpha=0.12, linewidth=0)
+    label = _mark_alarm(axes, alarm.round, rounds[-1])
+    look = {"textcoords": "offset points", "va": "center", "fontsize": FONT, "annotation_clip": False}
+    axes.annotate(f"{proved[-1]:,.3g}", (rounds[-1], proved[-1]), (4, 0), fontweight="bold", **look)
+    words = "The least corruption in all that is proved after each look, in units of reward."
+    return Picture(figure, f"{words} What is proved stays proved.", f"{words} It rises to {proved[-1]:.3g}; {label}.")
+
+
+def _mark_alarm(axes: Any, at: int, end: int) -> str:
+    """A line where the alarm was, and what is written beside it."""
+    axes.axvline(at, color=_QUIET, linewidth=1, linestyle=(0, (4, 2)))
+    label, side = f"alarm after round {at:,}", 1 if at < 0.6 * end else -1
+    look = {"va": "top", "ha": "left" if side > 0 else "right", "fontsize": FONT, "color": _QUIET}
+    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    axes.annotate(label, (at, 0.97), (4 * side, 0), **place, **look)
+    return label
+
+
+def _bars(groups: Sequence[Group], what: str) -> Figure:
+    """How much corruption is placed in each group, the most in a strong colour."""
+    figure, axes = _axes(0.75 + 0.19 * len(groups))
+    placed = [group.placed for group in groups]
+    most = max(placed)
+    looks = [_STRONG if value == most else _WEAK for value in placed]
+    axes.barh(range(len(groups)), placed, color=looks, height=0.72)
+    for place, value in enumerate(placed):
+        axes.annotate(
+            _amount(value, most),
+            (value, place),
+            (3, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            fontsize=FONT,
+            fontweight="bold" if value == most else "normal",
+            color="black" if value > _TRACE * most else _QUIET,
+        )
+    axes.set_yticks(range(len(groups)), [drawable(group.name) for group in groups], parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set(ylim=(len(groups) - 0.4, -0.6), xlim=(0, 1.12 * most))
+    axes.set_xlabel("corruption attributed, in units of reward: attribution, not proof", fontsize=FONT)
+    axes.set_title(what, loc="left", fontsize=FONT)
+    return figure
+
+
+def drawable(name: str) -> str:
+    """A name as a picture can show it: not too long, and with the letters that the font has.
+
+    >>> drawable("partner-13 北")
+    'partner-13 ?'
+    """
+    short = name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
+    return "".join(letter if letter.isprintable() and _font().get_char_index(ord(letter)) else "?" for letter in short)
+
+
+@cache
+def _font() -> Any:
+    return get_font(findfont(FontProperties(family="DejaVu Sans")))
+
+
+# The evidence.
+
+
+def _evidence(found: Audit) -> list[Block]:
+    """Where the cheapest explanation places the corruption: by source if the sources tell, and by time if that does."""
+    words, pictures = "Corruption that the cheapest explanation places {}: attribution, not proof.", []
+    told = [Group(one.name, one.placed, one.voice or 0.0) for one in found.sources if one.placed is not None]
+    if told:
+        rest = f" {len(told) - _BARS:,} more are in the table below." if len(told) > _BARS else ""
+        caption = words.format("on each source") + rest
+        pictures.append(Picture(_bars(told[:_BARS], "source"), caption, f"{caption} Most is on {told[0].name}."))
+    if found.certificate.groups:
+        blocks = _most(found.certificate.groups)
+        pictures.append(Picture(_bars(blocks, "rounds"), words.format("in each block of rounds")))
+    return [Text(_where(found)), *pictures]
+
+
+def _most(groups: Sequence[Group]) -> list[Group]:
+    """Those with most corruption, in the order of time."""
+    most = sorted(groups, key=lambda group: -group.placed)[:_BARS]
+    return [group for group in groups if group in most]
+
+
+def _where(found: Audit) -> str:
+    by_source, by_time = found.certificate.sources, found.certificate.groups
+    if not by_source and not by_time:
+        return "What is proved are rewards outside the honest range, wherever they are."
+    words = (
+        "The proof is about the total. Where the corruption sits is another matter: of all explanations of the log, "
+        "the one that takes least corruption places it as shown here. Others may place it elsewhere."
+    )
+    if found.sources and not by_source:
+        words += " It is blocks of rounds that contradict each other; the sources, as wholes, hardly do."
+    if by_source and by_time:
+        words += " By source and by time are two views of one log, and not to be added."
+    return words
+
+
+def _source_table(found: Audit) -> Grid:
+    header, words = ["source", "rows", "mean reward"], "All sources; nothing is attributed to any."
+    means = _means(found)
+    rows: list[list[object]] = [
+        [one.name, f"{one.rows:,}", mean] for one, mean in zip(found.sources, means, strict=True)
+    ]
+    if found.certificate.sources:
+        header += ["attributed corruption", "voice in the proof"]
+        words = (
+            "The voice says how much a source matters in the proof, from 0 to 1; honest ones, which others are "
+            "measured by, have one too."
+        )
+        most = max(one.placed or 0.0 for one in found.sources)
+        for row, one in zip(rows, found.sources, strict=True):
+            row += [_amount(one.placed or 0.0, most), f"{one.voice:.2f}"]
+    limit = found.settings.sources
+    return Grid(header, rows, words + (f" Beyond the first {limit:,}, all are one." if len(rows) > limit else ""))
+
+
+def _amount(value: float, most: float) -> str:
+    """Three digits, but for what is nothing beside the most."""
+    return f"{value:,.3g}" if value > _TRACE * most else "0"
+
+
+def _means(found: Audit) -> list[str]:
+    """The mean rewards of the sources, with decimals for three digits of the largest."""
+    most = max(abs(one.mean) for one in found.sources)
+    decimals = min(12, max(0, 2 - floor(log10(most)))) if most > 0.0 else 0
+    return [f"{one.mean:,.{decimals}f}" if most < 1e6 else f"{one.mean:.3g}" for one in found.sources]
+
+
+def _left_out(found: Audit) -> list[Block]:
+    bad = found.bad
+    if not bad.count:
+        return [Text(f"None: all {found.rows:,} rows of the log could be used.")]
+    words = (
+        f"{bad.count:,} of {found.rows:,} rows could not be used and were left out. The guarantee stands only if what "
+        "they lack has nothing to do with what their rewards would have been: rows dropped because of their values, "
+        "here or before the log was written, void it."
+    )
+    rows = [[name, f"{reason.count:,}", examples(reason)] for name, reason in bad.reasons()]
+    return [Text(words), Grid(["reason", "rows", "the first of them"], rows, "A row counts once, for its first fault.")]
+
+
+def _method(found: Audit) -> list[Block]:
+    settings, columns = found.settings, found.columns
+    words = (
+        "The rounds are cut into groups, by time and by source. Each group alone says where the parameter of the "
+        "rewards must lie, up to noise; how far these places are apart is how much corruption there must be. "
+        "`docs/monitor.md` has the proof.\n\n"
+        f"This holds with probability {1.0 - settings.delta:g}, however often one looks, if: (1) an honest reward is a "
+        "fixed linear function of the features plus noise; (2) given the past, that noise is sub-Gaussian with the "
+        f"declared scale; (3) the parameter's norm is at most {settings.parameter_bound:g}; (4) the rows stand in the "
+        "order of the decisions, and actions were chosen without knowing the noise to come; (5) rewards go missing "
+        "whatever they would have been. A drift of the world, or rewards that are not linear in these features, look "
+        "like corruption."
+    )
+    facts = {
+        "log": f"{found.path.name} ({found.kind})",
+        "rows": f"{found.rows:,}, of which {found.certificate.rounds:,} were used: a round is a row that was used",
+        "features": f"{found.dim} from {_shown(columns.features)}",
+        "reward": columns.reward,
+        "noise's scale": f"{settings.noise:g}" if columns.sigma is None else f"of each row, in {columns.sigma}",
+        "source": columns.source or "not told apart",
+        "order": f"by {columns.time}, which never falls" if columns.time else "as in the file, which nothing checked",
+        "honest rewards": "anywhere"
+        if settings.reward_range is None
+        else "from {:g} to {:g}".format(*settings.reward_range),
+        "norm of the parameter": f"at most {settings.parameter_bound:g}",
+        "chance of a false alarm": f"at most {settings.delta:g}, over all looks",
+        "made by": f"robandit {robandit.__version__}",
+    }
+    return [Text(words), Facts(facts), Command(_command(found))]
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names if len(names) < 5 else [*names[:2], "…", names[-1]])
+
+
+def _command(found: Audit) -> str:
+    """The one that makes this page."""
+    settings, columns = found.settings, found.columns
+    limits = settings.reward_range
+    given = {
+        "format": found.kind.lower() if format_of(found.path) != found.kind.lower() else None,
+        "features": columns.asked,
+        "reward": columns.reward if columns.reward != "reward" else None,
+        "sigma": columns.sigma,
+        "source": columns.source,
+        "time": columns.time,
+        "noise": settings.noise,
+        "reward-range": limits and f"{limits[0]!r},{limits[1]!r}",
+        "sources": settings.sources if settings.sources not in (0, SOURCES) else None,
+    }
+    for name in ("parameter_bound", "delta", "looks"):
+        if getattr(settings, name) != getattr(Settings, name):
+            given[name.replace("_", "-")] = getattr(settings, name)
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return shlex.join(["robandit", "audit", found.path.name, *words])

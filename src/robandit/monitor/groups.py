@@ -1,0 +1,102 @@
+"""What is kept of groups of rounds: sums, which are added when groups are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robandit.arrays import Floats
+
+
+class Groups(NamedTuple):
+    """All that is kept of G groups of rounds in each of B streams."""
+
+    gram: Floats
+    """V_g (B, G, d, d)."""
+    moment: Floats
+    """b_g (B, G, d)."""
+    reach: Floats
+    """max w‖a‖ over the group's rounds, (B, G)."""
+    length: Floats
+    """How many rounds each will have, known beforehand, (G,): it sets the usual size of λ and nothing else."""
+    share: Floats
+    """What part of δ each may use, (G,)."""
+
+
+class Sums:
+    """V, b and the reach of a growing number of groups, in B streams."""
+
+    def __init__(self, batch: int, dim: int) -> None:
+        self.number = 0
+        self._gram, self._moment = np.zeros((8, batch, dim, dim)), np.zeros((8, batch, dim))
+        self._reach = np.zeros((8, batch))
+
+    def append(self) -> None:
+        self.resize(self.number + 1)
+
+    def resize(self, number: int) -> None:
+        """Room for so many groups; new ones are empty."""
+        while len(self._reach) < number:
+            self._gram, self._moment, self._reach = (
+                np.concatenate([array, np.zeros_like(array)]) for array in (self._gram, self._moment, self._reach)
+            )
+        self.number = number
+
+    def add(
+        self, place: int, rows: slice | NDArray[np.intp], actions: Floats, rewards: Floats, weights: Floats
+    ) -> None:
+        """One round of each of these streams."""
+        if len(self._reach[0]) == 1:
+            self._add_one(place, actions[0], float(rewards[0]), float(weights[0]))
+            return
+        place = place % self.number
+        weighted = weights[:, None] * actions
+        self._gram[place, rows] += weighted[:, :, None] * actions[:, None]
+        self._moment[place, rows] += rewards[:, None] * weighted
+        reach = np.sqrt(np.vecdot(weighted, weighted))
+        self._reach[place, rows] = np.maximum(self._reach[place, rows], reach)
+
+    def _add_one(self, place: int, action: Floats, reward: float, weight: float) -> None:
+        """The same for a single stream, which a live service has: batched calls would take three times as long."""
+        place = place % self.number
+        weighted = weight * action
+        self._gram[place, 0] += weighted[:, None] * action
+        self._moment[place, 0] += reward * weighted
+        reach = sqrt(weighted.dot(weighted))
+        if reach > self._reach[place, 0]:
+            self._reach[place, 0] = reach
+
+    def fold(self, place: int, actions: Floats, rewards: Floats, weights: Floats) -> None:
+        """Several rounds of the one stream."""
+        place = place % self.number
+        weighted = weights[:, None] * actions
+        self._gram[place, 0] += weighted.T @ actions
+        self._moment[place, 0] += rewards @ weighted
+        self._reach[place, 0] = np.sqrt(np.vecdot(weighted, weighted)).max(initial=self._reach[place, 0])
+
+    def merge(self, place: int) -> None:
+        """Two neighbours become one."""
+        self._gram[place] += self._gram[place + 1]
+        self._moment[place] += self._moment[place + 1]
+        np.maximum(self._reach[place], self._reach[place + 1], out=self._reach[place])
+        for array in (self._gram, self._moment, self._reach):
+            array[place + 1 : self.number - 1] = array[place + 2 : self.number]
+            array[self.number - 1] = 0.0
+        self.number -= 1
+
+    def groups(self, firsts: Sequence[int], length: Floats, share: Floats) -> Groups:
+        """Neighbours put together: each group goes from one of ``firsts`` to the next."""
+        gram, moment = (
+            np.add.reduceat(self._gram[: self.number], firsts),
+            np.add.reduceat(self._moment[: self.number], firsts),
+        )
+        reach = np.maximum.reduceat(self._reach[: self.number], firsts)
+        return Groups(gram.swapaxes(0, 1), moment.swapaxes(0, 1), reach.T, length, share)
+
+    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        held = {"gram": self._gram, "moment": self._moment, "reach": self._reach}
+        return {prefix + name: array[: self.number] for name, array in held.items()}

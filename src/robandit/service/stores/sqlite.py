@@ -1,0 +1,168 @@
+"""The log of a service, in one SQLite file: what was acknowledged is on the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from time import time
+
+import apsw
+
+from robandit.service.stores.store import KINDS, PAGE, Bandit, Entry, Item, Snapshot, StoreError
+from robandit.wire.events import Event, decode, encode
+
+OLDEST = 3_051_003
+"""The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS bandits (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BLOB NOT NULL, seed TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS events (
+    bandit INTEGER NOT NULL, place INTEGER NOT NULL, kind INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (bandit, place)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS once ON events (bandit, id, kind);
+CREATE TABLE IF NOT EXISTS snapshots (
+    bandit INTEGER PRIMARY KEY, place INTEGER NOT NULL, body BLOB NOT NULL
+);
+"""
+
+
+class SQLiteStore:
+    """A `Store` that one process may have open at a time."""
+
+    shared = False
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        clock: Callable[[], float] = time,
+    ) -> None:
+        if _version() < OLDEST:
+            raise StoreError(
+                f"SQLite {apsw.sqlite_lib_version()} can lose commits; robandit needs 3.51.3 or later: update apsw"
+            )
+        self.now = clock
+        try:
+            self._db = apsw.Connection(str(path), vfs=vfs)
+            self._db.set_busy_timeout(0)
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            mode = self._db.pragma("journal_mode", "WAL")
+            self._db.execute(f"PRAGMA synchronous = {synchronous}")
+            self._db.execute(f"BEGIN IMMEDIATE; {_TABLES} COMMIT")
+        except apsw.BusyError:
+            raise StoreError(f"{path} is open in another process; only one can serve from it") from None
+        except apsw.Error as error:
+            raise StoreError(f"can't open {path}: {error}") from error
+        if mode != "wal":
+            raise StoreError(f"{path} can't have a write-ahead log here (its mode is {mode})")
+
+    def close(self) -> None:
+        self._db.close()
+
+    # Writing.
+
+    def news(self) -> list[Item]:
+        return []
+
+    def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+        rows = [
+            (item.bandit, item.place, KINDS[type(item.event)], item.event.id, encode(item.event))
+            for item in items
+            if isinstance(item, Entry)
+        ]
+        with self._whole():
+            self._db.execute("BEGIN IMMEDIATE")
+            for number, name, settings, seed, at in (item for item in items if isinstance(item, Bandit)):
+                self._db.execute("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", (number, name, settings, str(seed), at))
+            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
+
+    def commit(self) -> None:
+        with self._whole():
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of a transaction, or nothing of it and an error that says so."""
+        try:
+            yield
+        except apsw.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise StoreError(f"can't write: {error}") from error
+
+    def release(self) -> None:
+        pass
+
+    def watches(self) -> bool:
+        return True
+
+    # Reading.
+
+    def bandits(self) -> list[Bandit]:
+        found = self._db.execute("SELECT number, name, settings, seed, at FROM bandits ORDER BY number")
+        return [Bandit(number, name, settings, int(seed), at) for number, name, settings, seed, at in found]
+
+    def page(self, bandit: int, after: int) -> list[bytes]:
+        rows = self._db.execute(
+            "SELECT body FROM events WHERE bandit = ? AND place > ? ORDER BY place LIMIT ?", (bandit, after, PAGE)
+        )
+        return [body for (body,) in rows]
+
+    def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        row = self._db.execute(
+            "SELECT body FROM events WHERE bandit = ? AND id = ? AND kind = ?", (bandit, id, int(final))
+        ).fetchone()
+        return None if row is None else decode(row[0])
+
+    def snapshot(self, bandit: int) -> Snapshot | None:
+        row = self._db.execute("SELECT bandit, place, body FROM snapshots WHERE bandit = ?", (bandit,)).fetchone()
+        return None if row is None else Snapshot(*row)
+
+
+def _version() -> int:
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split("."))
+    return 1_000_000 * major + 1_000 * minor + patch
+
+
+def read_only(path: Path, name: str | None) -> Iterator[bytes]:
+    """The log of a bandit, event by event as `encode` has it, from a file that no service has open. Nothing is written,
+    not even beside it unless a service was killed and left its write-ahead log."""
+    calm = not Path(f"{path}-wal").exists()  # then all is in the file itself, which can be read without locks
+    before = path.stat()
+    try:
+        db = apsw.Connection(
+            f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if calm else ''}",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+        )
+        with closing(db):
+            number = _number(db, path, name)
+            yield from (
+                body for (body,) in db.execute("SELECT body FROM events WHERE bandit = ? ORDER BY place", number)
+            )
+    except apsw.BusyError:
+        raise StoreError(f"{path} is open in a running service; ask that for the log: {_ASK}") from None
+    except apsw.Error as error:
+        raise StoreError(f"can't read {path}: {error}") from error
+    after = path.stat()
+    if calm and (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise StoreError(f"{path} has changed while it was read: a service has started; ask that for the log: {_ASK}")
+
+
+_ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
+
+
+def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[int]:
+    known = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
+    if name is None and len(known) == 1:
+        return (next(iter(known.values())),)
+    if name not in known:
+        lacks = "holds no bandit" if not known else f"holds the bandits {', '.join(known)}"
+        raise StoreError(f"{path} {lacks}" + (f", and none named {name!r}" if name else "; choose one with --bandit"))
+    return (known[name],)

@@ -1,0 +1,654 @@
+"""Any log in, one page out: the same verdict from every format, every bad row accounted for, every bad file refused."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq  # noqa: E402
+from test_html import BROWSER, HARNESS, Tree, browse, pictures  # noqa: E402
+
+from robandit import CorruptionMonitor, cli  # noqa: E402
+from robandit.logs.audit import Audit, Settings, audit  # noqa: E402
+from robandit.logs.audit.cells import LARGEST, floats, moments, number, texts  # noqa: E402
+from robandit.logs.audit.page import build, drawable  # noqa: E402
+from robandit.logs.audit.tables import BadRows, open_log  # noqa: E402
+from robandit.monitor.monitor import OTHERS  # noqa: E402
+
+DIM = 5
+NOISE = 0.05
+SETTINGS = Settings(noise=NOISE, sources=100)
+BAD = "partner-13"
+
+
+def feedback(rounds: int, fraud: float = 0.3, seed: int = 1, sources: int = 20) -> dict[str, list[Any]]:
+    """The columns of a log in which one source flips some of its rewards."""
+    rng = np.random.default_rng(seed)
+    actions = rng.uniform(-1.0, 1.0, (rounds, DIM)) / DIM**0.5
+    parameter = rng.standard_normal(DIM)
+    rewards = actions @ (0.9 * parameter / np.linalg.norm(parameter)) + rng.normal(0.0, NOISE, rounds)
+    labels = [f"partner-{place}" for place in rng.integers(0, sources, rounds)]
+    flipped = (np.array(labels) == BAD) & (rng.random(rounds) < fraud)
+    columns: dict[str, Any] = {f"x{place}": actions[:, place].tolist() for place in range(DIM)}
+    columns["reward"] = np.where(flipped, -rewards, rewards).tolist()
+    return columns | {"source": labels, "at": list(range(100, 100 + rounds))}
+
+
+def rows_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def save(path: Path, columns: dict[str, list[Any]]) -> Path:
+    """A log in the format of its suffix."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns), path)
+        return path
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8", newline="") as file:
+        if ".csv" in path.name:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            for row in rows_of(columns):
+                writer.writerow(json.dumps(cell) if isinstance(cell, list) else cell for cell in row.values())
+        else:
+            file.writelines(json.dumps(row) + "\n" for row in rows_of(columns))
+    return path
+
+
+def run(*arguments: object) -> int:
+    return cli.main(["audit", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def columns() -> dict[str, list[Any]]:
+    return feedback(3000)
+
+
+@pytest.fixture(scope="module")
+def found(columns: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    path = save(tmp_path_factory.mktemp("log") / "log.parquet", columns)
+    return audit(path, SETTINGS, source="source", time="at")
+
+
+@pytest.fixture(scope="module")
+def few() -> dict[str, list[Any]]:
+    """Few rows, of a source that flips all of its rewards."""
+    return feedback(500, fraud=1.0, sources=14)
+
+
+@pytest.fixture(scope="module")
+def short(few: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    path = save(tmp_path_factory.mktemp("log") / "short.parquet", few)
+    found = audit(path, replace(SETTINGS, looks=10), source="source", time="at")
+    assert found.certificate.lower_bound > 0.0
+    return found
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    path = save(tmp_path_factory.mktemp("log") / "clean.parquet", feedback(1500, fraud=0.0))
+    return audit(path, SETTINGS, source="source")
+
+
+# What is proved
+
+
+def test_the_fraudulent_source_is_named_first(found: Audit) -> None:
+    assert found.certificate.lower_bound > 1.0
+    assert f"blames source {BAD}" in found.certificate.sentence
+    assert found.sources[0].name == BAD and found.sources[0].placed == pytest.approx(
+        found.certificate.sources[0].placed
+    )
+    assert found.certificate.sources[0].name == BAD
+    assert sum(source.rows for source in found.sources) == 3000 == found.certificate.rounds
+    assert found.alarm is not None and found.alarm.round == found.certificate.alarm
+    assert found.alarm.time == str(99 + found.alarm.round)
+
+
+def test_the_means_are_those_of_the_log(found: Audit, columns: dict[str, list[Any]]) -> None:
+    rewards, labels = np.array(columns["reward"]), np.array(columns["source"])
+    for source in found.sources:
+        assert source.mean == pytest.approx(rewards[labels == source.name].mean())
+        assert source.rows == (labels == source.name).sum()
+
+
+def test_a_clean_log_proves_nothing(clean: Audit) -> None:
+    assert clean.certificate.lower_bound == 0.0 and clean.alarm is None
+    assert "No corruption is proved" in clean.certificate.sentence
+
+
+def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]) -> None:
+    monitor = CorruptionMonitor(dim=DIM, noise=NOISE, sources=100)
+    actions = np.column_stack([columns[f"x{place}"] for place in range(DIM)])
+    rewards, done = np.array(columns["reward"]), 0
+    for look in found.looks:
+        part = slice(done, look.round)
+        monitor.observe_log(actions[part], rewards[part], source=np.array(columns["source"])[part])
+        assert monitor.lower_bounds()[0] == pytest.approx(look.proved, rel=1e-6, abs=1e-9)
+        done = look.round
+    assert done == 3000
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.ndjson", "log.jsonl", "log.ndjson.gz"])
+@pytest.mark.parametrize("chunk", [100, 1 << 16])
+def test_formats_and_chunks_do_not_matter(
+    name: str, chunk: int, few: dict[str, list[Any]], short: Audit, tmp_path: Path
+) -> None:
+    again = audit(save(tmp_path / name, few), short.settings, chunk=chunk, source="source", time="at")
+    assert again.certificate == short.certificate  # to the last bit
+    assert (again.looks, again.sources, again.rows) == (short.looks, short.sources, short.rows)
+
+
+def test_looks_are_log_spaced_and_come_to_the_end(found: Audit) -> None:
+    rounds = [look.round for look in found.looks]
+    assert rounds == sorted(set(rounds)) and rounds[-1] == 3000
+    million = [at for at, _ in zip(SETTINGS.schedule(), range(60), strict=False)]
+    assert million[0] == 32 and million[-1] == 10**6
+
+
+def test_rewards_beyond_the_range_are_proof_without_a_place(tmp_path: Path) -> None:
+    log = feedback(200, fraud=0.0)
+    log["reward"][17] = 3.0
+    settings = Settings(noise=9.0, reward_range=(-1.0, 1.0))
+    found = audit(save(tmp_path / "log.csv", log), settings)
+    assert found.certificate.lower_bound == pytest.approx(2.0)
+    assert "outside the honest range" in Tree(build(found)).text()
+
+
+def test_sigma_of_each_row_counts(tmp_path: Path) -> None:
+    log = feedback(600)
+    path = save(tmp_path / "log.csv", log | {"s": [10.0] * 600})
+    assert audit(path, SETTINGS, source="source", sigma="s").certificate.lower_bound == 0.0
+
+
+def test_sources_beyond_the_limit_are_one(tmp_path: Path) -> None:
+    log = feedback(300, sources=9)
+    found = audit(save(tmp_path / "log.csv", log), replace(SETTINGS, sources=3), source="source")
+    names = {source.name for source in found.sources}
+    assert names == {OTHERS, *list(dict.fromkeys(log["source"]))[:3]}
+    assert sum(source.rows for source in found.sources) == 300
+    assert "Beyond the first 3, all are one." in Tree(build(found)).text()
+
+
+# Columns
+
+
+def lists(columns: dict[str, list[Any]]) -> list[list[float]]:
+    return [list(row) for row in zip(*(columns[f"x{place}"] for place in range(DIM)), strict=True)]
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
+@pytest.mark.parametrize(
+    ("rename", "options"),
+    [
+        (lambda k: f"f{k}", {}),
+        (lambda k: f"feature_{k}", {}),
+        (lambda k: f"dim.{k} ü", {"features": "dim*"}),
+        (lambda k: f"c{k}", {"features": "c0, c1,c2,c3 ,c4"}),
+        (lambda k: f"c{k}", {"features": "c?"}),
+        (lambda k: f"c{k}", {"features": "*"}),
+        (None, {}),
+        (None, {"features": "features"}),
+    ],
+)
+def test_columns_by_name_pattern_or_list(
+    name: str, rename: Any, options: dict[str, Any], few: dict[str, list[Any]], short: Audit, tmp_path: Path
+) -> None:
+    if rename is None:
+        new: dict[str, list[Any]] = {"features": lists(few)}
+    else:
+        new = {rename(place): few[f"x{place}"] for place in range(DIM)}
+    new |= {"gain": few["reward"], "partner": few["source"]}
+    found = audit(save(tmp_path / name, new), short.settings, reward="gain", source="partner", **options)
+    assert found.certificate == short.certificate and found.dim == DIM
+    assert found.columns.listed == (rename is None)
+
+
+def test_fixed_lists_of_parquet(tmp_path: Path) -> None:
+    log = feedback(200)
+    flat = pa.array(np.ravel(lists(log)).astype("float32"))
+    table = pa.table({"action": pa.FixedSizeListArray.from_arrays(flat, DIM), "reward": log["reward"]})
+    pq.write_table(table, tmp_path / "log.pq")
+    assert audit(tmp_path / "log.pq", Settings(noise=NOISE)).dim == DIM
+
+
+def test_odd_cells_of_parquet_are_read(tmp_path: Path) -> None:
+    log = feedback(64)
+    table = pa.table(
+        {
+            "x0": pa.array([str(value) for value in log["x0"]]).dictionary_encode(),
+            "x1": pa.array([True, False] * 32),
+            "reward": pa.array([f" {value} " for value in log["reward"]]),
+            "who": pa.array(range(64)).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, tmp_path / "log.parquet")
+    found = audit(tmp_path / "log.parquet", Settings(noise=NOISE, sources=10), source="who")
+    assert found.bad.count == 0 and found.dim == 2 and {"0", "9", OTHERS} <= {one.name for one in found.sources}
+
+
+# Bad rows
+
+
+def test_each_kind_of_bad_row_is_counted_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = feedback(60)
+    lines = [",".join(map(str, row.values())) for row in rows_of(log)]
+    cells = [line.split(",") for line in lines]
+    cells[2][0] = "much"
+    cells[3][1] = ""
+    cells[4][2] = "-inf"
+    cells[5][5] = "NaN"
+    cells[6][5] = "1e99"
+    cells[7][6] = "  "
+    cells[8] = cells[8][:-2]
+    cells[9].append("one more")
+    cells[10][5] = "0,5".replace(",", ".") + "€"
+    cells[11][7] = "yesterday"
+    cells[12][6] = '"two\nlines"'
+    cells[13][6] = '"a, b"'  # which is good
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(map(",".join, [list(log), *cells])) + "\n\n", encoding="utf-8")
+    for chunk in (8, 1 << 16):
+        bad = audit(path, SETTINGS, source="source", time="at", chunk=chunk).bad
+        assert {name: [row for row, _ in reason.examples] for name, reason in bad.reasons()} == {
+            "a feature is not a number": [3],
+            "a feature is missing": [4],
+            "a feature is infinite": [5],
+            "the reward is NaN": [6],
+            "the reward is beyond ±1e+15": [7],
+            "the source is missing": [8],
+            "wrong number of cells": [9, 10],
+            "the reward is not a number": [11],
+            "the time is not a time": [12],
+            "the source holds a line break (is a quote not closed?)": [13],
+        }
+        assert bad.count == 11
+    assert run(path, "--noise", NOISE, "--source", "source", "--time", "at") == 0
+    said, page = capsys.readouterr().out, Tree((tmp_path / "log-audit.html").read_text(encoding="utf-8")).text()
+    assert "11 of 60 rows were left out:" in said and "11 of 60 rows could not be used" in page
+    for words in (
+        "row 3: x0 = 'much'",
+        "row 11: reward = '0.5€'",
+        "row 12: at = 'yesterday'",
+        "row 10: 9 instead of 8",
+    ):
+        assert words in said and words in page
+    assert "void it" in page
+
+
+def test_bad_lines_and_lists_of_ndjson(tmp_path: Path) -> None:
+    good = [{"features": row, "reward": 0.5, "s": 1} for row in ([0.1, 0.2], [0.3, 0.4])] * 10
+    wrong: list[Any] = [
+        {"features": [0.1], "reward": 0.5, "s": 1},
+        {"features": [0.1, None], "reward": 0.5, "s": 1},
+        {"features": [0.1, "x"], "reward": 0.5, "s": 1},
+        {"features": 7, "reward": 0.5, "s": 1},
+        {"features": None, "reward": 0.5, "s": 1},
+        {"features": [[1], [2]], "reward": 0.5, "s": 1},
+        {"features": [0.1, 0.2], "s": 1},
+        {"features": [0.1, 0.2], "reward": [1], "s": 1},
+        {"features": [0.1, 0.2], "reward": 0.5, "s": 0},
+        {"features": [0.1, 0.2], "reward": 0.5, "s": -1},
+        {"features": [0.1, 0.2], "reward": 10**400, "s": 1},
+        [1, 2],
+    ]
+    path = tmp_path / "log.jsonl"
+    lines = [*map(json.dumps, [*good, *wrong]), "{", "", '{"features": [0.1, 0.2], "reward": true, "s": "2"}', "  "]
+    path.write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
+    found = audit(path, Settings(noise=0.5), sigma="s")
+    assert {name: [row for row, _ in reason.examples] for name, reason in found.bad.reasons()} == {
+        "the list of features has the wrong length": [21],
+        "a feature is missing": [22],
+        "a feature is not a number": [23, 26],
+        "the list of features is not a list": [24],
+        "the list of features is missing": [25],
+        "the reward is missing": [27],
+        "the reward is not a number": [28],
+        "sigma is not > 0": [29, 30],
+        "the reward is infinite": [31],
+        "not a JSON object": [32, 33],
+    }
+    assert (found.rows, found.certificate.rounds) == (34, 21)
+
+
+def test_bad_cells_of_parquet(tmp_path: Path) -> None:
+    log = feedback(50)
+    log["x0"][3] = None
+    log["reward"][4] = float("nan")
+    log["source"][5] = None
+    log["at"][6] = None
+    by_list = {"features": lists(feedback(50)), "reward": log["reward"]}
+    by_list["features"][7] = None  # type: ignore[call-overload]
+    by_list["features"][8] = [1.0]
+    found = audit(save(tmp_path / "log.parquet", log), SETTINGS, source="source", time="at")
+    assert [name for name, _ in found.bad.reasons()] == [
+        "a feature is missing",
+        "the reward is NaN",
+        "the source is missing",
+        "the time is missing",
+    ]
+    found = audit(save(tmp_path / "lists.parquet", by_list), Settings(noise=NOISE))
+    assert [(name, reason.examples) for name, reason in found.bad.reasons()] == [
+        ("the list of features has the wrong length", [(9, "1 instead of 5")]),
+        ("the list of features is missing", [(8, "features = nothing")]),
+        ("the reward is NaN", [(5, "reward = nan")]),
+    ]
+
+
+def test_long_values_are_cut_and_few_are_kept() -> None:
+    bad = BadRows()
+    for row in range(1000):
+        bad.add("wrong", row, "x" * 1000)
+    ((_, reason),) = bad.reasons()
+    assert bad.count == reason.count == 1000 and len(reason.examples) == 3
+    assert all(len(value) < 50 for _, value in reason.examples)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"), [("1e3", 1000.0), ("+.5", 0.5), ("TRUE", 1.0), ("0x1", np.nan), ("1,5", np.nan), ("1_0", np.nan)]
+)
+def test_a_cell_reads_the_same_alone_and_beside_bad_ones(cell: str, value: float) -> None:
+    for column in (pa.array([cell]), pa.array([cell, "bad"]), [cell], [cell, None, [1]]):
+        np.testing.assert_equal(floats(column)[0], value)
+    np.testing.assert_equal(number(cell), value)
+
+
+def test_labels_are_text_whatever_they_were() -> None:
+    assert texts([1, "a ", None, " ", float("nan"), 2.0]).tolist() == ["1", "a", None, None, None, "2.0"]
+    assert texts(pa.array([b"ab", None, b"\xff"])).tolist() == ["ab", None, "�"]
+
+
+def test_times_in_many_forms() -> None:
+    days = ["2025-01-01", "2025-01-01T00:00:01", "2025-01-01 02:00:02+02:00", "2025-01-01T00:00:03Z"]
+    assert np.diff(moments(days)).tolist() == [1.0, 1.0, 1.0]
+    assert np.diff(moments(pa.array(days))).tolist() == [1.0, 1.0, 1.0]
+    stamps = pa.array(np.array(["2025-01-01", "2025-01-02", "NaT"], "datetime64[D]"))
+    assert np.diff(moments(stamps))[0] == 86_400_000.0 and np.isnan(moments(stamps)[2])
+    assert np.isnan(moments(pa.array([1.0, float("nan")])))[1]
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
+@pytest.mark.parametrize("chunk", [10, 37, 1000])
+def test_rows_out_of_order_are_an_error_and_not_sorted(name: str, chunk: int, tmp_path: Path) -> None:
+    log = feedback(50)
+    log["at"][37] = 20
+    log["at"][45] = 3
+    path = save(tmp_path / name, log)
+    words = r"row 38 of .* is out of order: its at '?20'? is before '?136'? of row 37; sort the log by the time"
+    with pytest.raises(ValueError, match=words):
+        audit(path, SETTINGS, source="source", time="at", chunk=chunk)
+    log["at"] = [7] * 50
+    audit(save(path, log), SETTINGS, source="source", time="at")
+
+
+# Files that can't be read, and options that can't be
+
+
+def no_reward(path: Path) -> None:
+    save(path, {"x0": [1.0], "rewrd": [1.0]})
+
+
+def truncated(path: Path) -> None:
+    save(path, feedback(100))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def text(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content) and None  # type: ignore[func-returns-value]
+
+
+def half_bad(path: Path) -> None:
+    save(path, {"x0": [0.5, "a", "b"], "reward": [1.0, 1.0, 1.0]})
+
+
+def cut_gzip(path: Path) -> None:
+    save(path, feedback(2000))
+    path.write_bytes(path.read_bytes()[:50_000])
+
+
+def stamps(path: Path) -> None:
+    pq.write_table(pa.table({"x0": [1.0], "reward": pa.array([1], pa.timestamp("s"))}), path)
+
+
+def twice(path: Path) -> None:
+    path.write_text("x0,x0,reward\n1,2,3\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "options", "code", "message"),
+    [
+        ("log.csv", None, [], 1, "there is no"),
+        ("log.txt", text(b"x0,reward\n1,2\n"), [], 2, "log.txt ends in none of .parquet, .pq, .csv, .ndjson, .jsonl"),
+        ("log.csv", no_reward, [], 2, "no column 'reward' (--reward); did you mean 'rewrd'? Its columns are x0, rewrd"),
+        ("log.csv", no_reward, ["--reward", "zzz"], 2, "no column 'zzz' (--reward); there are rewrd, x0"),
+        (
+            "log.parquet",
+            save_small := (lambda path: save(path, feedback(50)) and None),
+            ["--features", "y*"],
+            2,
+            "'y*'",
+        ),
+        ("log.parquet", save_small, ["--features", ","], 2, "--features must name at least one column"),
+        ("log.parquet", save_small, ["--features", "x0,reward"], 2, "'reward' of"),
+        ("log.parquet", save_small, ["--source", "sourse"], 2, "did you mean 'source'?"),
+        ("log.parquet", save_small, ["--sources", "5"], 2, "--sources needs --source"),
+        ("log.parquet", save_small, ["--noise", "0"], 2, "noise must be a number > 0"),
+        ("log.parquet", save_small, ["--delta", "1.5"], 2, "delta must lie between 0 and 1"),
+        ("log.parquet", save_small, ["--looks", "1"], 2, "looks must be an integer >= 2"),
+        ("log.parquet", save_small, ["--reward-range=2,1"], 2, "reward_range must be (lowest, highest)"),
+        ("log.parquet", save_small, ["--time", "reward"], 1, "is out of order"),
+        ("log.parquet", save_small, ["--out", "SELF", "--force"], 2, "is the log itself"),
+        (
+            "log.csv",
+            text(b"a,b,reward\n1,2,3\n"),
+            [],
+            2,
+            "say which columns are the --features. There are a, b, reward",
+        ),
+        ("log.parquet", truncated, [], 1, "can't be read as Parquet"),
+        ("log.parquet", text(b"x0,reward\n1,2\n"), [], 1, "can't be read as Parquet"),
+        ("log.csv.gz", cut_gzip, [], 1, "can't be read as CSV"),
+        ("log.ndjson.gz", cut_gzip, [], 1, "can't be read as NDJSON"),
+        ("log.ndjson.gz", text(b"text"), [], 1, "can't be read as NDJSON"),
+        ("log.csv", text(b""), [], 1, "is empty"),
+        ("log.csv", text(b"x0,reward\n"), [], 1, "holds no rows"),
+        ("log.ndjson", text(b"\n \n"), [], 1, "holds no line that is a JSON object"),
+        ("log.ndjson", text(b'[\n{"x0": 1,\n"reward": 2}\n]\n'), [], 1, "holds no line that is a JSON object"),
+        ("log.csv", text(b"x0,reward\n1,2\n\xff,3\n"), [], 1, "can't be read as CSV"),
+        ("log.ndjson", text(b'{"x0": 1, "reward": 2}\n{"x0": "\xff"}\n'), [], 1, "row 2 is not UTF-8"),
+        ("log.csv", half_bad, [], 1, "2 of the 3 rows of"),
+        ("log.csv", text(b"x0,reward\na,b\n"), [], 1, "1 of the 1 rows of"),
+        ("log.csv", text(b'features,reward\n[],1\n"[",1\n'), [], 1, "2 of the 2 rows of"),
+        ("log.parquet", stamps, [], 2, "'reward' of"),
+        ("log.parquet", lambda path: path.mkdir(), [], 2, "is a folder"),
+        ("log.csv", twice, [], 1, "has two columns named 'x0'"),
+        ("log.ndjson", text(b'{"x0": [1], "x1": 2, "reward": 3}\n'), [], 2, "holds lists, where a number is needed"),
+    ],
+)
+def test_what_can_not_be_is_one_line_and_writes_nothing(
+    name: str,
+    make: Any,
+    options: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / name
+    if make is not None:
+        make(path)
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    noise = [] if "--noise" in options else ["--noise", "0.5"]
+    assert run(path, *noise, *(str(path) if word == "SELF" else word for word in options)) == code
+    said = capsys.readouterr()
+    assert message in said.err and said.err.count("\n") == 1 and said.err.startswith("robandit: ")
+    assert said.out == ""
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robandit.logs.audit.tables._LONGEST", 1 << 20)
+    path = tmp_path / "log.ndjson"
+    path.write_bytes(b"x" * (1 << 21))
+    with pytest.raises(ValueError, match="a line of more than 1 MiB"):
+        open_log(path)
+
+
+def test_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
+    log = feedback(100)
+    log["reward"][3], log["x0"][4] = LARGEST, -LARGEST
+    audit(save(tmp_path / "log.csv", log), SETTINGS, source="source")
+
+
+# The page and the command
+
+
+def test_the_page_tells_it_all(found: Audit) -> None:
+    page = build(found)
+    tree = Tree(page)
+    text = tree.text()
+    assert page == build(found)  # to the last byte
+    assert text.index("corruption proved") < text.index(found.certificate.sentence) < text.index("Contents")
+    assert "This does not say who did it" in text and "attribution, not proof" in text
+    assert f"alarm after round {found.certificate.alarm:,}" in unescape(page)
+    table = page[page.index("<table>") :]
+    assert re.findall(r'<th scope="row">([^<]+)</th>', table)[0] == BAD
+    for words in ("docs/monitor.md", "sub-Gaussian", "norm", "order of the decisions", "drift", "None: all 3,000 rows"):
+        assert words in text
+    assert len(pictures(page)) == 2 + bool(found.certificate.groups)
+
+
+def test_the_page_of_a_clean_log_does_not_acquit(clean: Audit) -> None:
+    text = Tree(build(clean)).text()
+    assert "nothing proved" in text and clean.certificate.sentence in text
+    assert "no proof of innocence" in text and "attributed corruption" not in text
+    assert len(pictures(build(clean))) == 1
+
+
+def test_without_sources_the_blocks_of_time_are_blamed(tmp_path: Path) -> None:
+    log = feedback(1500, fraud=0.0)
+    log["reward"][:200] = [-value for value in log["reward"][:200]]
+    settings = Settings(noise=NOISE, looks=4)
+    found = audit(save(tmp_path / "log.parquet", log), settings)
+    text = Tree(build(found)).text()
+    assert found.certificate.lower_bound > 0.0 and not found.sources
+    assert "places in each block of rounds: attribution, not proof" in text and "The sources" not in text
+    again = audit(tmp_path / "log.parquet", replace(settings, sources=100), source="source")
+    text = Tree(build(again)).text()
+    assert len(again.sources) == 20 and all(source.placed is None for source in again.sources)
+    assert "the sources, as wholes, hardly do" in text and "attributed corruption" not in text
+    assert "source" not in again.certificate.sentence and "rounds from 1 on" in again.certificate.sentence
+
+
+def test_names_that_a_picture_cannot_show(tmp_path: Path) -> None:
+    log = feedback(1500)
+    settings = replace(SETTINGS, looks=4)
+    nasty = {BAD: "$x^2$ 北京 <script>alert(1)</script> and more", "partner-1": "\x07`bell`", "partner-2": "a$b"}
+    log["source"] = [nasty.get(name, name) for name in log["source"]]
+    found = audit(save(tmp_path / "log.parquet", log), settings, source="source")
+    page = build(found)
+    assert found.sources[0].name == nasty[BAD] in Tree(page).text()
+    assert "<script" not in page and drawable(nasty[BAD]) == "$x^2$ ?? <script>alert(1)…"
+
+
+def test_the_command_says_it_and_never_overwrites(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, page = save(tmp_path / "log.csv.gz", feedback(900)), tmp_path / "log-audit.html"
+    monkeypatch.setattr("robandit.logs.audit._FIRST", 500)  # few looks
+    assert run(path, "--noise", NOISE, "--source", "source") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("With 95 % confidence") and said.out.count("\n") == 1
+    assert said.err == f"{page}\n"
+    first = page.read_bytes()
+    assert run(path, "--noise", NOISE, "--source", "source") == 0  # the same bytes
+    assert run(path, "--noise", 0.06, "--source", "source") == 2
+    assert "is there already and differs; choose another --out, or replace it with --force" in capsys.readouterr().err
+    assert page.read_bytes() == first
+    assert run(path, "--noise", 0.06, "--source", "source", "--force") == 0
+    assert page.read_bytes() != first
+    assert run(path, "--noise", NOISE, "--source", "source", "--out", tmp_path / "new" / "page.html") == 0
+    assert (tmp_path / "new" / "page.html").read_bytes() == first
+
+
+def test_the_command_on_the_page_makes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = feedback(300)
+    new = {f"my {place}": log[f"x{place}"] for place in range(DIM)}
+    save(
+        tmp_path / "my log.csv", new | {"gain": log["reward"], "s": [0.06] * 300, "who": log["source"], "at": log["at"]}
+    )
+    (tmp_path / "my log.csv").rename(tmp_path / "my log")
+    monkeypatch.chdir(tmp_path)
+    options = "--noise .07 --reward gain --sigma s --source who --time at --sources 7 --delta .01 --looks 9"
+    more = ["--features", "my *", "--reward-range=-3,3", "--parameter-bound", "1.5", "--format", "csv"]
+    assert run("my log", *options.split(), *more) == 0
+    page = tmp_path / "my log-audit.html"
+    text, first = Tree(page.read_text(encoding="utf-8")).text(), page.read_bytes()
+    command = text[text.index("robandit audit") :]
+    page.unlink()
+    assert cli.main(shlex.split(command)[1:]) == 0
+    assert page.read_bytes() == first
+
+
+def test_help_suffices(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert exit_.value.code == 0
+    for words in (
+        "R if |noise| <= R, 0.5 if honest rewards lie in [0, 1]",
+        "dropped because of their values",
+        "exit codes",
+    ):
+        assert words in text
+    with pytest.raises(SystemExit) as exit_:
+        run("log.csv")
+    assert exit_.value.code == 2 and "--noise" in capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.csv", feedback(300))
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 120))
+    command = [sys.executable, "-m", "robandit", "audit", str(path), "--noise", "0.05"]
+    subprocess.run(command, stderr=theirs, stdout=subprocess.DEVNULL, check=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a closed terminal ends
+        while part := os.read(ours, 10_000):
+            shown += part
+    os.close(ours)
+    assert b"100%" in shown and b"B/s" in shown
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+def test_a_browser_shows_it_without_overflow_or_complaint(found: Audit, clean: Audit, tmp_path: Path) -> None:
+    long = replace(found.columns, source="a_name_that_cannot_be_broken_" * 8)
+    pages = {"PAGE_ENLARGED": build(clean), "PAGE": build(replace(found, columns=long))}
+    harness = HARNESS
+    for name, value in pages.items():
+        harness = harness.replace(name, json.dumps(value).replace("<", "\\u003c"))
+    (tmp_path / "harness.html").write_text(harness, encoding="utf-8")
+    answer = re.search(r"<pre>(.*)</pre>", browse(tmp_path, "harness.html"))
+    assert answer, "the script did not come to its end"
+    for one in json.loads(unescape(answer[1])):
+        assert one["page"] == one["width"] and one["body"] <= one["width"] and one["right"] <= one["width"], one
+        assert one["images"] and all(natural > 0 and shown <= one["width"] for natural, shown in one["images"])

