@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from robandit.arrays import Floats, Index, Ints
+from robandit.errors import Configured
 from robandit.geometry.regions import Ball, Region
 from robandit.inputs import integer, not_negative, positive, share
 from robandit.streams import Derived, Draws
@@ -111,7 +112,7 @@ class Offer:
 
 
 @dataclass(kw_only=True, frozen=True)
-class Environment(ABC):
+class Environment(Configured, ABC):
     """A configuration from which any batch of trials can be played. One's own defines `rounds`."""
 
     dim: int = 20

@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Index
+from robandit.errors import Configured
 from robandit.inputs import integer, not_negative
 from robandit.lab.environments import Environment, Offer
 from robandit.streams import Draws
 
 
 @dataclass(kw_only=True)
-class Attack(ABC):
+class Attack(Configured, ABC):
     """Lies about rewards. One of one's own defines ``strength`` and `corrupt`.
 
     An attack says what it would like; the adversary that runs it cuts every lie to what the budget allows and keeps the
