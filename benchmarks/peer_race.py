@@ -115,7 +115,7 @@ def play(peers: Sequence[Peer], race: Race) -> Floats:
         assert isinstance(plot.actions, np.ndarray)
         shown = [peer.build(peer.convert(actions)) for peer, actions in zip(peers, plot.actions, strict=True)]
         index = np.array([peer.pick(one) for peer, one in zip(peers, shown, strict=True)])
-        decision = Decision(offer.round, plot.actions[rows, index], index)
+        decision = Decision(round=offer.round, action=plot.actions[rows, index], index=index)
         rewards = adversary.answer(offer, [offer], plot, decision)
         for peer, one, place, reward in zip(peers, shown, index.tolist(), rewards.tolist(), strict=True):
             peer.learn(one, place, reward)
@@ -127,7 +127,7 @@ class Alone(Peer):
     """One of our policies as if it were a library's, to check `play` by."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self._decision = policy, Decision(0, None)
+        self._policy, self._decision = policy, Decision(round=0, action=None)
 
     def pick(self, shown: Any) -> int:
         self._decision = self._policy.choose(shown)

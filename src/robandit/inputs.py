@@ -5,12 +5,12 @@ Code further in trusts what it gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robandit.arrays import Bools, Floats
 
@@ -154,3 +154,20 @@ def as_floats(name: str, value: ArrayLike) -> Floats:
 def first_bad(array: Floats, good: Bools) -> float:
     """The first value that is not ``good`` or not finite, to name it in an error."""
     return float(array[~(good & np.isfinite(array))].flat[0])
+
+
+def overwrite(mine: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]]) -> None:
+    """Write the arrays of a saved state into these, if all of them fit."""
+    if saved.keys() != mine.keys():
+        raise ValueError(f"the state's arrays should be {sorted(mine)}, but are {sorted(saved)}")
+    found = {name: np.asarray(array) for name, array in saved.items()}
+    for name, array in mine.items():
+        if found[name].shape != array.shape or found[name].dtype != array.dtype:
+            raise ValueError(
+                f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
+                f"but is {found[name].dtype} of shape {found[name].shape}"
+            )
+        if not np.isfinite(found[name]).all() or (name == "updates" and found[name].min() < 0):
+            raise ValueError(f"the state's array {name!r} holds impossible numbers")
+    for name, array in mine.items():
+        array[...] = found[name]

@@ -99,7 +99,7 @@ def play(attack: Attack, plays: Sequence[int], world: Environment | None = None)
     lies = []
     for offer, place in zip(world.rounds(Draws(seed=3, trials=[0], who=ENVIRONMENT)), plays, strict=False):
         plot = adversary.commit(offer, [offer])
-        decision = Decision(offer.round, plot.actions[:, place], np.array([place]))
+        decision = Decision(round=offer.round, action=plot.actions[:, place], index=np.array([place]))
         told.rewards.append(float(adversary.answer(offer, [offer], plot, decision)[0]))
         lies.append(np.zeros(offer.means.shape[1]) if plot.lies is None else plot.lies[0])
         told.shown.append(plot.actions[0].tolist())
@@ -365,7 +365,9 @@ def test_the_papers_attack_is_far_smaller_than_its_label() -> None:
     adversary = Adversary([(attack, world, trials)], seed=1)
     for offer in islice(world.rounds(Draws(seed=1, trials=trials, who=ENVIRONMENT)), 460):
         plot = adversary.commit(offer, [offer])
-        adversary.answer(offer, [offer], plot, Decision(offer.round, offer.actions[:, 0], np.zeros(20, np.intp)))
+        adversary.answer(
+            offer, [offer], plot, Decision(round=offer.round, action=offer.actions[:, 0], index=np.zeros(20, np.intp))
+        )
     realised = float(adversary.ledger.c_sup.mean())
     print(f"C of the paper's attack at k = 450: {realised:.1f}, labelled {attack.label:g}")
     assert attack.label == 900.0
@@ -382,11 +384,13 @@ def test_attacks_side_by_side() -> None:
     for offer, parts in islice(side_by_side(worlds), 60):
         places = np.full(len(offer.means), offer.round % 5)
         plot = adversary.commit(offer, parts)
-        told = adversary.answer(offer, parts, plot, Decision(offer.round, offer.actions[:, offer.round % 5], places))
+        told = adversary.answer(
+            offer, parts, plot, Decision(round=offer.round, action=offer.actions[:, offer.round % 5], index=places)
+        )
         for i, (single, part) in enumerate(zip(singles, parts, strict=True)):
             rows = slice(2 * i, 2 * i + 2)
             mine = single.commit(part, [part])
-            decision = Decision(offer.round, part.actions[:, offer.round % 5], places[rows])
+            decision = Decision(round=offer.round, action=part.actions[:, offer.round % 5], index=places[rows])
             assert np.array_equal(single.answer(part, [part], mine, decision), told[rows])
             assert np.array_equal(mine.actions, plot.actions[rows])
             assert np.array_equal(single.ledger.c_sup, adversary.ledger.c_sup[rows])
@@ -400,7 +404,13 @@ def test_flips_of_the_unit_ball() -> None:
     told, rounds = [], world.rounds(Draws(seed=1, trials=[0], who=ENVIRONMENT))
     for offer, action in zip(rounds, ([0.5, 0, 0, 0], [0.8, 0, 0, 0], [1, 0, 0, 0]), strict=False):
         plot = adversary.commit(offer, [offer])
-        told.append(float(adversary.answer(offer, [offer], plot, Decision(1, np.array([action]), np.array([-1])))[0]))
+        told.append(
+            float(
+                adversary.answer(
+                    offer, [offer], plot, Decision(round=1, action=np.array([action]), index=np.array([-1]))
+                )[0]
+            )
+        )
     # Means 0.25, 0.4, 0.5. After the first flip (2 − 2/1.5)·1.5 = 1 is left: the second, by 0.8, is within; no third.
     assert told == near([-0.25, -0.4, 0.5])
     assert adversary.ledger.c_sup == near([2.0])
@@ -414,7 +424,7 @@ def test_an_attack_on_finite_sets_refuses_infinite_ones(name: str) -> None:
     offer = next(world.rounds(Draws(seed=1, trials=[0], who=ENVIRONMENT)))
     plot = adversary.commit(offer, [offer])
     with pytest.raises(ValueError, match=f"{ATTACKS[name].__name__} needs finite decision sets"):
-        adversary.answer(offer, [offer], plot, Decision(1, np.array([[0.5, 0.0]]), np.array([-1])))
+        adversary.answer(offer, [offer], plot, Decision(round=1, action=np.array([[0.5, 0.0]]), index=np.array([-1])))
 
 
 @pytest.mark.parametrize(

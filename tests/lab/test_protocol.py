@@ -196,7 +196,8 @@ def play_slowly(
         behind = [max(means) - other for other in means]
         gap = min((b for b in behind if b > 1e-12), default=math.inf) if finite else 0.0  # eq. (def:gap)
         regret, smallest = regret + max(means) - mean, min(smallest, gap)  # eq. (regret)
-        empty, cascade = empty + decision.empty, cascade + decision.cascade
+        info = decision.info._asdict()
+        empty, cascade = empty + info.get("empty", False), cascade + info.get("cascade", 0)
         if levels:
             levels[decision.level - 1] += 1
         counts = updates, empty, cascade, 0, 0, 0, math.nan  # none of these policies is a sceptic, and no monitor looks
@@ -438,7 +439,7 @@ class Idle(Greedy):
     """Plays the first action and learns nothing: what is left is the loop, and less to wait for."""
 
     def choose(self, actions: Any, sigma: Any = None, *, propensity: bool = False) -> Decision:
-        return Decision(1, actions[:, 0], np.zeros(len(actions), np.intp), sigma)
+        return Decision(round=1, action=actions[:, 0], index=np.zeros(len(actions), np.intp), sigma=sigma)
 
     def update(self, decision: Decision, reward: Any, sigma: Any = None, mask: Any = None) -> None:
         pass

@@ -40,7 +40,13 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
 
     def decision(self) -> Decision:
-        return Decision(self.round, np.frombuffer(self.features), self.index, self.sigma, level=self.level)
+        return Decision(
+            round=self.round,
+            action=np.frombuffer(self.features),
+            index=self.index,
+            sigma=self.sigma,
+            level=self.level,
+        )
 
 
 class Learner:

@@ -216,11 +216,11 @@ class Watcher:
         """The two distances of E_1. β_{t,ℓ} is least at ℓ*. Of the levels' ratios only that of the level that changed
         last can have grown, since γ_{t,ℓ} grows with t."""
         t, truth = offer.round, offer.menu.parameter
-        away = _norm(policy._all.mean - truth, self._precision) / self._beta(t, self.lowest)
+        away = _norm(policy.stats.ridge.mean - truth, self._precision) / self._beta(t, self.lowest)
         self.beta = np.maximum(self.beta, away)
-        level, rows = self._changed, self._level_rows(self._changed, self._rows)
-        assert policy._level.precision is not None
-        away = _norm(policy._level.mean[rows] - truth, policy._level.precision[rows]) / self._gamma(t, level)
+        level, rows = self._changed, policy.layout.rows(self._changed, self._rows)
+        assert policy.stats.level.precision is not None
+        away = _norm(policy.stats.level.mean[rows] - truth, policy.stats.level.precision[rows]) / self._gamma(t, level)
         self.gamma = np.maximum(self.gamma, np.where(level >= self.lowest, away, 0.0))
 
     def _count_corruption(self, plot: Plot, decision: Decision) -> None:
@@ -238,9 +238,9 @@ class Watcher:
         if not rows.size:
             return
         offered, level = actions[rows], self.lowest[rows]
-        along = offered @ policy._all.root[rows]
+        along = offered @ policy.stats.ridge.root[rows]
         lengths = np.sqrt(np.vecdot(along, along))  # ‖a‖_{Σ_t⁻¹}, (n, K)
-        best = policy._cascade(offered, rows, level).optimum.maximisers
+        best = policy.cascade(offered, level, rows)[0].maximisers
         assert best is not None
         other = np.where(best, lengths, np.inf).min(axis=1)
         played = lengths[np.arange(rows.size), decision.index[rows]]
@@ -253,7 +253,7 @@ class Watcher:
         if not rows.size:
             return
         level = decision.level[rows]
-        along = np.vecmat(decision.action[rows], policy._level.root[self._level_rows(level, rows)])
+        along = np.vecmat(decision.action[rows], policy.stats.level.root[policy.layout.rows(level, rows)])
         self.high.check(rows, regret[rows], 2.0 * self._gamma(t, level) * np.sqrt(np.vecdot(along, along)))
 
     def _beta(self, t: int, level: Ints) -> Floats:
@@ -261,10 +261,6 @@ class Watcher:
 
     def _gamma(self, t: int, level: Ints) -> Floats:
         return self._shrink * radius.gamma(self._setting, t, level, self._horizon)
-
-    def _level_rows(self, level: Ints, rows: Index) -> Index:
-        """Where a policy keeps these levels of these trials."""
-        return (level - 1) * len(self._rows) + rows
 
 
 def _norm(vectors: Floats, precision: Floats) -> Floats:

@@ -13,7 +13,7 @@ from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
 from robandit.lab.attacks.ledger import Ledger
 from robandit.lab.environments import Environment, Offer
-from robandit.policies.base import Decision
+from robandit.policies import Decision
 from robandit.streams import ATTACK, Draws
 
 

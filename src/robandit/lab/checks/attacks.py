@@ -278,10 +278,10 @@ class _Player:
         if isinstance(plot.actions, np.ndarray):
             size = plot.actions.shape[1]
             index: Index = ((self._place.at(offer.round) * size).astype(np.intp) + shift) % size
-            return Decision(offer.round, plot.actions[np.arange(len(index)), index], index)
+            return Decision(round=offer.round, action=plot.actions[np.arange(len(index)), index], index=index)
         far = plot.actions.support(self._direction.at(offer.round)[:, shift]).points
         points = far * self._length.at(offer.round)[:, shift, None]
-        return Decision(offer.round, points, np.full(len(points), -1))
+        return Decision(round=offer.round, action=points, index=np.full(len(points), -1))
 
 
 def _check_shown(played: _Round, environment: Environment) -> None:

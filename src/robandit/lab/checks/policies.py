@@ -94,8 +94,8 @@ def check_log_folds_again(make: MakePolicy) -> None:
     """Logged decisions and rewards, fed to a fresh policy, rebuild its state exactly."""
     policy, again = make(dim=3, seed=5), make(dim=3, seed=5)
     for decision, reward in [(d, float(_rewards(d.round, d.action))) for d in _play(policy)]:
-        logged = Decision(decision.round, list(decision.action), sigma=decision.sigma, level=decision.level)
-        again.update(logged, reward)
+        kept = {name: getattr(decision, name) for name in ("round", "sigma", "level")}
+        again.update(Decision(action=list(decision.action), **kept), reward)
     assert same_state(policy, again), "folding the log gives another state"
 
 
@@ -277,6 +277,7 @@ def _play(policy: Policy) -> list[Decision]:
 def _trial(decision: Decision, i: int) -> Decision:
     """One trial's part of a batch's decision."""
     parts = {item.name: getattr(decision, item.name) for item in fields(decision)}
+    parts["info"] = parts["info"]._make([part[i] for part in parts["info"]])
     return Decision(**{name: part[i] if isinstance(part, np.ndarray) else part for name, part in parts.items()})
 
 
