@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -99,10 +99,11 @@ def play(attack: Attack, plays: Sequence[int], world: Environment | None = None)
     lies = []
     for offer, place in zip(world.rounds(Draws(seed=3, trials=[0], who=ENVIRONMENT)), plays, strict=False):
         plot = adversary.commit(offer, [offer])
-        decision = Decision(round=offer.round, action=plot.actions[:, place], index=np.array([place]))
+        shown = np.asarray(plot.actions)
+        decision = Decision(round=offer.round, action=shown[:, place], index=np.array([place]))
         told.rewards.append(float(adversary.answer(offer, [offer], plot, decision)[0]))
         lies.append(np.zeros(offer.means.shape[1]) if plot.lies is None else plot.lies[0])
-        told.shown.append(plot.actions[0].tolist())
+        told.shown.append(shown[0].tolist())
         told.c_sup.append(float(adversary.ledger.c_sup[0]))
         told.c_play.append(float(adversary.ledger.c_play[0]))
     return told._replace(lies=np.array(lies))
@@ -365,9 +366,8 @@ def test_the_papers_attack_is_far_smaller_than_its_label() -> None:
     adversary = Adversary([(attack, world, trials)], seed=1)
     for offer in islice(world.rounds(Draws(seed=1, trials=trials, who=ENVIRONMENT)), 460):
         plot = adversary.commit(offer, [offer])
-        adversary.answer(
-            offer, [offer], plot, Decision(round=offer.round, action=offer.actions[:, 0], index=np.zeros(20, np.intp))
-        )
+        first = Decision(round=offer.round, action=np.asarray(offer.actions)[:, 0], index=np.zeros(20, np.intp))
+        adversary.answer(offer, [offer], plot, first)
     realised = float(adversary.ledger.c_sup.mean())
     print(f"C of the paper's attack at k = 450: {realised:.1f}, labelled {attack.label:g}")
     assert attack.label == 900.0
@@ -382,17 +382,17 @@ def test_attacks_side_by_side() -> None:
     singles = [Adversary([(attack, world, trials)], seed) for attack in crowd]
     worlds = [world.rounds(Draws(seed=seed, trials=trials, who=ENVIRONMENT)) for _ in crowd]
     for offer, parts in islice(side_by_side(worlds), 60):
-        places = np.full(len(offer.means), offer.round % 5)
+        place = offer.round % 5
+        places = np.full(len(offer.means), place)
         plot = adversary.commit(offer, parts)
-        told = adversary.answer(
-            offer, parts, plot, Decision(round=offer.round, action=offer.actions[:, offer.round % 5], index=places)
-        )
+        decision = Decision(round=offer.round, action=np.asarray(offer.actions)[:, place], index=places)
+        told = adversary.answer(offer, parts, plot, decision)
         for i, (single, part) in enumerate(zip(singles, parts, strict=True)):
             rows = slice(2 * i, 2 * i + 2)
             mine = single.commit(part, [part])
-            decision = Decision(round=offer.round, action=part.actions[:, offer.round % 5], index=places[rows])
+            decision = Decision(round=offer.round, action=np.asarray(part.actions)[:, place], index=places[rows])
             assert np.array_equal(single.answer(part, [part], mine, decision), told[rows])
-            assert np.array_equal(mine.actions, plot.actions[rows])
+            assert np.array_equal(np.asarray(mine.actions), np.asarray(plot.actions)[rows])
             assert np.array_equal(single.ledger.c_sup, adversary.ledger.c_sup[rows])
             assert np.array_equal(single.ledger.c_play, adversary.ledger.c_play[rows])
 
@@ -468,7 +468,7 @@ def test_bad_settings_are_refused(kind: type[Attack], bad: dict[str, Any]) -> No
 class Honest(Attack):
     """Passes every check; the broken ones below differ from it in one way."""
 
-    strength = "weak"
+    strength: ClassVar[Literal["weak", "strong"]] = "weak"
     infinite = True
 
     def corrupt(self, offer: Offer) -> Floats:
@@ -589,7 +589,7 @@ class Dividing(Honest):
     """Fails where an action is zero."""
 
     def corrupt(self, offer: Offer) -> Floats:
-        return -offer.means / np.linalg.norm(offer.actions, axis=2)
+        return -offer.means / np.linalg.norm(np.asarray(offer.actions), axis=2)
 
 
 @dataclass(kw_only=True)
@@ -615,7 +615,7 @@ class Stretching(Honest):
     infinite = False
 
     def disguise(self, offer: Offer) -> Floats:
-        return 3.0 * offer.actions
+        return 3.0 * np.asarray(offer.actions)
 
 
 @dataclass(kw_only=True)
