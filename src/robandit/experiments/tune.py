@@ -61,7 +61,7 @@ class Tuned:
 
 
 def shipped() -> Tuned:
-    """The scales that come with the package, for the policies of Figure 1; `robandit tune` makes them again."""
+    """The scales that come with the package, for the policies of Figure 1; `robandit paper tune` makes them again."""
     return Tuned.from_json(files("robandit.experiments").joinpath("scales.json").read_text(encoding="utf-8"))
 
 

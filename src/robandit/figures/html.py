@@ -1,7 +1,7 @@
 """A report: one HTML page that needs nothing else. Plain values and figures in, text out, the same for the same input.
 
 >>> claims = Verdicts([("Weighted OFUL beats OFUL", "holds", "by 12 ± 3")])
->>> text = page("A run", "What came out.", [Section("Claims", [claims, Command("robandit figure1")])])
+>>> text = page("A run", "What came out.", [Section("Claims", [claims, Command("robandit paper figure1")])])
 >>> "✓" in text and "<script" not in text
 True
 """

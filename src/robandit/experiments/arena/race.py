@@ -69,7 +69,7 @@ TUNING_ATTACKS = (CLEAN, "flip", "suppress-best", "oracle-target", "stealth")
 """The panels of the tuning, at both levels. They do not depend on what is evaluated."""
 
 GRID = tuple(4.0**-j for j in range(9))
-"""The radius scales to try: coarser than those of `robandit tune` and further down, for the theory's constants of some
+"""The radius scales to try: coarser than those of `paper tune` and further down, for the theory's constants of some
 rivals are wider than the paper's."""
 SLOW = {"Multi-level weighted OFUL": GRID[:6]}
 """Below a thousandth nearly every round of Multi-level weighted OFUL is a cascade, and a hundred times as slow."""

@@ -26,7 +26,7 @@ def build(folder: Path) -> str:
     """The page, from figure1.parquet and, where they are, verify.json and variance.md."""
     path = folder / "figure1.parquet"
     if not path.exists():
-        raise ConfigError(f"there is no {path}; make it with: robandit figure1 --out {folder}")
+        raise ConfigError(f"there is no {path}; make it with: robandit paper figure1 --out {folder}")
     result = read(path)
     sections = [_panels(result), _claims(result), _tuning(), _growth(result)]
     sections += [_theory(folder / "verify.json"), _variance(folder / "variance.md"), _settings(result)]
@@ -44,7 +44,7 @@ def _command(result: Result) -> Command:
     theory = " --radius theory" if set(_scales(result).values()) == {1.0} else ""
     size = f"--dim {world['dim']} --actions {world['actions']} --flips {flips}"
     numbers = f"--trials {config['trials']} --rounds {config['rounds']} --seed {config['seed']}"
-    return Command(f"robandit figure1 {numbers} {size}{theory}")
+    return Command(f"robandit paper figure1 {numbers} {size}{theory}")
 
 
 def _panels(result: Result) -> Section:
@@ -88,7 +88,7 @@ def _tuning() -> Section:
     )
     return Section(
         "Tuning",
-        [Text(words), Picture(sensitivity(tuned), "Regret against the radius scale."), Command("robandit tune")],
+        [Text(words), Picture(sensitivity(tuned), "Regret against the radius scale."), Command("robandit paper tune")],
     )
 
 
@@ -109,7 +109,7 @@ def _growth(result: Result) -> Section:
 
 def _theory(path: Path) -> Section:
     if not path.exists():
-        return Section("The theorems as numbers", [Text("Not run here."), Command("robandit verify")])
+        return Section("The theorems as numbers", [Text("Not run here."), Command("robandit paper verify")])
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     rows = [(row["claim"], row["verdict"], row["evidence"]) for row in found["rows"]]
     words = (
@@ -122,7 +122,7 @@ def _theory(path: Path) -> Section:
 
 
 def _variance(path: Path) -> Section:
-    command = Command("robandit variance")
+    command = Command("robandit paper variance")
     if not path.exists():
         return Section("What the variance buys", [Text("Not run here."), command])
     lines = [line.strip("| \n").split(" | ") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
