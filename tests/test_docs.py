@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
@@ -14,6 +14,9 @@ from typing import NamedTuple
 import pytest
 
 import robandit
+from robandit.cli.command import Command
+from robandit.cli.tree import ROBANDIT, find
+from robandit.errors import ConfigError
 from robandit.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -103,11 +106,9 @@ def blocks(page: Path) -> Iterator[str]:
 def mentions(page: Path) -> Iterator[str]:
     """The commands in running text, such as `robandit audit LOG`; of `tune|verify` each."""
     for said in INLINE.findall(prose(page)):
+        either = re.search(r"\S+\|\S+", said)
         if said.startswith("robandit "):
-            alternatives = re.search(r"\S+\|\S+", said)
-            yield from (
-                (said.replace(alternatives[0], one) for one in alternatives[0].split("|")) if alternatives else [said]
-            )
+            yield from (said.replace(either[0], one) for one in either[0].split("|")) if either else [said]
 
 
 def is_name(word: str) -> bool:
@@ -115,31 +116,39 @@ def is_name(word: str) -> bool:
     return re.fullmatch(r"[a-z][a-z0-9-]*", word) is not None
 
 
-def test_commands_in_blocks_can_be_given(page: Path) -> None:
-    """The command line reads all of them, options and values."""
-    from robandit.cli.command import Command
-    from robandit.cli.tree import ROBANDIT, find
+def give(command: str) -> None:
+    """Read a command as the command line would, options and values."""
+    found, path, rest = find(shlex.split(command, comments=True)[1:], ROBANDIT)
+    if isinstance(found, Command):
+        found.read(path, rest)
 
+
+def look_up(command: str) -> None:
+    """Find a command and the names of its options. What it needs beside that may be left out."""
+    words = shlex.split(command)[1:]
+    found, path, _ = find(list(takewhile(is_name, words)), ROBANDIT)
+    if isinstance(found, Command):
+        parser = argparse.ArgumentParser()
+        found.options(parser)
+        for option in (word.partition("=")[0] for word in words if word.startswith("-")):
+            assert option in parser._option_string_actions, f"`{path}` has no {option}"
+
+
+def test_commands_in_blocks_can_be_given(page: Path) -> None:
     for command in blocks(page):
-        found, path, rest = find(shlex.split(command, comments=True)[1:], ROBANDIT)
-        if isinstance(found, Command):
-            found.read(path, rest)
+        give(command)
 
 
 def test_commands_that_are_mentioned_exist(page: Path) -> None:
-    """Their names and the names of their options; what they need beside that may be left out."""
-    from robandit.cli.command import Command
-    from robandit.cli.tree import ROBANDIT, find
-
     for command in mentions(page):
-        words = shlex.split(command)[1:]
-        found, _, _ = find(list(takewhile(is_name, words)), ROBANDIT)
-        if isinstance(found, Command):
-            parser = argparse.ArgumentParser()
-            found.options(parser)
-            known = parser._option_string_actions
-            for option in (word.partition("=")[0] for word in words if word.startswith("-")):
-                assert option in known, f"`{command}`: there is no {option}"
+        look_up(command)
+
+
+@pytest.mark.parametrize("command", ["robandit simulat", "robandit simulate --polcy oful", "robandit paper arena"])
+@pytest.mark.parametrize("read", [give, look_up])
+def test_the_test_of_commands_sees_mistakes(read: Callable[[str], None], command: str) -> None:
+    with pytest.raises((ConfigError, AssertionError)):
+        read(command)
 
 
 # What there is, and what the pages say there is.
