@@ -31,7 +31,7 @@ from robandit.logs.audit import Audit, Settings, audit  # noqa: E402
 from robandit.logs.audit.cells import LARGEST, floats, moments, number, texts  # noqa: E402
 from robandit.logs.audit.page import build, drawable  # noqa: E402
 from robandit.logs.audit.tables import BadRows, open_log  # noqa: E402
-from robandit.monitor.monitor import OTHERS  # noqa: E402
+from robandit.monitor.sources import OTHERS  # noqa: E402
 
 DIM = 5
 NOISE = 0.05
@@ -336,7 +336,7 @@ def test_bad_cells_of_parquet(tmp_path: Path) -> None:
     log["source"][5] = None
     log["at"][6] = None
     by_list = {"features": lists(feedback(50)), "reward": log["reward"]}
-    by_list["features"][7] = None  # type: ignore[call-overload]
+    by_list["features"][7] = None
     by_list["features"][8] = [1.0]
     found = audit(save(tmp_path / "log.parquet", log), SETTINGS, source="source", time="at")
     assert [name for name, _ in found.bad.reasons()] == [
@@ -412,7 +412,10 @@ def truncated(path: Path) -> None:
 
 
 def text(content: bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(content) and None  # type: ignore[func-returns-value]
+    def make(path: Path) -> None:
+        path.write_bytes(content)
+
+    return make
 
 
 def half_bad(path: Path) -> None:

@@ -19,7 +19,8 @@ from robandit.logs.audit.cells import plain
 from robandit.logs.audit.feedback import Columns, Feedback, Reader, find_columns
 from robandit.logs.audit.tables import CHUNK, BadRows, open_log
 from robandit.monitor.certificate import Certificate, Group
-from robandit.monitor.monitor import OTHERS, CorruptionMonitor
+from robandit.monitor.monitor import CorruptionMonitor
+from robandit.monitor.sources import OTHERS
 
 SOURCES = 100
 """Sources that are told apart if nothing else is said."""
