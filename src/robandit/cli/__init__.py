@@ -280,7 +280,7 @@ def _audit(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from robandit.files import save_file
-    from robandit.logs.audit import SOURCES, Settings, audit
+    from robandit.logs.audit import SOURCES, AuditSettings, audit
     from robandit.logs.audit.page import build
     from robandit.logs.audit.tables import stem
 
@@ -292,7 +292,7 @@ def _audit(options: argparse.Namespace) -> None:
         raise ConfigError("--sources needs --source, the column that they stand in")
     kept = ("noise", "parameter_bound", "delta", "reward_range", "looks")
     sources = 0 if options.source is None else SOURCES if options.sources is None else options.sources
-    settings = Settings(**{name: getattr(options, name) for name in kept}, sources=sources)
+    settings = AuditSettings(**{name: getattr(options, name) for name in kept}, sources=sources)
     columns = {name: getattr(options, name) for name in ("features", "reward", "sigma", "source", "time")}
     with threadpool_limits(1), tqdm(unit_scale=True, disable=None) as bar:
 
