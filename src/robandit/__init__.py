@@ -9,7 +9,8 @@ from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Polytope
 from robandit.lab import attacks, checks, environments
 from robandit.monitor.certificate import Certificate
-from robandit.monitor.monitor import CorruptionMonitor, joint_certificate
+from robandit.monitor.joint import joint_certificate
+from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import (
     COBE,
     CWOFUL,

@@ -31,7 +31,7 @@ from robandit.cli.logs import as_json, lines
 from robandit.errors import ConfigError
 from robandit.lab.plan import read_entries
 from robandit.logs.evaluate import evaluate
-from robandit.logs.evaluate.records import Log, read
+from robandit.logs.evaluate.records import DecisionLog, read
 from robandit.service.export import as_parquet
 from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import Entry, StoreError, append
@@ -329,7 +329,7 @@ def test_any_log_reads_alike(data: st.DataObject, tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("logs")
     one, two = read(write(folder / "a", events)), read(parquet(folder / "b", events))
     assert one.outcomes == two.outcomes  # where what is not there counts as none
-    for item in dataclasses.fields(Log):
+    for item in dataclasses.fields(DecisionLog):
         if item.name != "outcomes":
             np.testing.assert_equal(getattr(one, item.name), getattr(two, item.name))
 

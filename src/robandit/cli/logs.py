@@ -109,11 +109,11 @@ def _audited(options: Namespace) -> Audit:
     from threadpoolctl import threadpool_limits
     from tqdm import tqdm
 
-    from robandit.logs.audit import SOURCES, Settings, audit
+    from robandit.logs.audit import SOURCES, AuditSettings, audit
 
     kept = ("noise", "parameter_bound", "delta", "reward_range", "looks")
     sources = 0 if options.source is None else SOURCES if options.sources is None else options.sources
-    settings = Settings(**{name: getattr(options, name) for name in kept}, sources=sources)
+    settings = AuditSettings(**{name: getattr(options, name) for name in kept}, sources=sources)
     columns = {name: getattr(options, name) for name in ("features", "reward", "sigma", "source", "time")}
     with threadpool_limits(1), tqdm(unit_scale=True, disable=None) as bar:
 

@@ -54,7 +54,9 @@ class Ellipsoid:
         self.root = np.linalg.inv(np.swapaxes(lower, -1, -2))  # Σ = LLᵀ, S = L⁻ᵀ
 
     @classmethod
-    def from_root(cls, center: Floats, root: Floats, radius: Floats, precision: Floats | None = None) -> Ellipsoid:
+    def from_root(
+        cls, center: Floats, root: Floats, radius: Floats | float, precision: Floats | None = None
+    ) -> Ellipsoid:
         """Make it from S with S Sᵀ = precision⁻¹, unchecked; ``precision`` saves a solve if it is known."""
         made = object.__new__(Ellipsoid)
         made.center, made.root, made.radius, made._precision = center, root, np.asarray(radius), precision
