@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robandit.experiments.arena.page import table_lines
 from robandit.experiments.paper.theory import clopper_pearson
+from robandit.figures.tables import markdown
 from robandit.lab.attacks import ATTACKS
 from robandit.lab.summary import Proof, proofs
 
@@ -130,15 +130,17 @@ def text(tables: Mapping[str, Table], command: str) -> str:
     """All tables in Markdown."""
     lines = [f"`{command}`", "", f"**Level**, δ = {DELTA:g}: trials that nobody corrupted, and those with an alarm", ""]
     level = shares(tables["level"])
-    lines += table_lines(["", "false alarms (95 % interval)"], [(name, alarms) for name, (alarms, _) in level.items()])
+    lines += markdown(
+        ["", "false alarms (95 % interval)"], [(name, str(alarms)) for name, (alarms, _) in level.items()]
+    )
     lines += [
         "",
         f"**Truth**: trials under each attack of the zoo, C = {BUDGET:g}, in which more was proved than there was",
         "",
     ]
     truth = shares(tables["truth"])
-    lines += table_lines(
-        ["", "more than the truth (95 % interval)"], [(name, wrong) for name, (_, wrong) in truth.items()]
+    lines += markdown(
+        ["", "more than the truth (95 % interval)"], [(name, str(wrong)) for name, (_, wrong) in truth.items()]
     )
     lines += [
         "",
@@ -154,7 +156,7 @@ def text(tables: Mapping[str, Table], command: str) -> str:
         *_proof_lines(tables["noisy"]),
     ]
     lines += ["", "**Drift**: alarms where nobody lies, but μ* turns by so much within the run", ""]
-    lines += table_lines(["μ* turns by", "alarms", "proved"], list(_drift_rows(tables["drift"])))
+    lines += markdown(["μ* turns by", "alarms", "proved"], list(_drift_rows(tables["drift"])))
     return "\n".join(lines) + "\n"
 
 
@@ -164,7 +166,7 @@ def _proof_lines(table: Table) -> list[str]:
         for policy, found in policies.items():
             amounts = f"{found.proved:.2f} of {found.played:.1f}"
             rows.append((case.environment, policy, f"{found.lies:.0f}", amounts, _part(found), _alarms(found)))
-    return table_lines(["", "policy", "lies", "proved of Σ\\|c\\|", "share", "alarms"], rows)
+    return markdown(["", "policy", "lies", "proved of Σ\\|c\\|", "share", "alarms"], rows)
 
 
 def _zoo_lines(table: Table) -> list[str]:
@@ -176,7 +178,7 @@ def _zoo_lines(table: Table) -> list[str]:
     for attack, cells in found.items():
         row = [f"{p.lies:.0f}, {p.played:.1f}, {_part(p)}, {_alarms(p)}" for _, p in sorted(cells.items())]
         rows.append([attack, *row])
-    return table_lines(header, rows)
+    return markdown(header, rows)
 
 
 def _drift_rows(table: Table) -> Iterator[tuple[str, str, str]]:

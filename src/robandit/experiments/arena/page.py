@@ -29,6 +29,7 @@ from robandit.experiments.arena.race import (
 )
 from robandit.experiments.arena.times import Times
 from robandit.experiments.tune import SEED, Tuned
+from robandit.figures import tables
 from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
 from robandit.lab.summary import Case
 
@@ -121,15 +122,12 @@ def _block(block: Block) -> str:
         case Drawn():
             return f"![{block.caption}]({block.name})"
         case Grid():
-            return "\n".join([block.caption, "", *table_lines(block.header, block.rows)])
+            return "\n".join(
+                [block.caption, "", *tables.markdown(block.header, [[str(cell) for cell in row] for row in block.rows])]
+            )
         case Facts():
             return "\n".join(f"- {name}: {value}" for name, value in block.facts.items())
     raise TypeError(f"no Markdown for {block!r}")
-
-
-def table_lines(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """A table's lines in Markdown."""
-    return [f"| {' | '.join(map(str, row))} |" for row in [header, ["---"] * len(header), *rows]]
 
 
 # Words for numbers and scenarios.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from robandit.experiments.arena.page import ratio_words, table_lines
+from robandit.experiments.arena.page import ratio_words
 from robandit.experiments.arena.pictures import short_number
 from robandit.experiments.arena.race import CLEAN, Cells, Pairs, Ratio, best, geometric_ratio, mean_ratio, of_world
+from robandit.figures.tables import markdown
 from robandit.lab.summary import Case
 
 if TYPE_CHECKING:
@@ -176,12 +177,12 @@ def ratios(found: Cells, policy: str) -> dict[Case, Ratio]:
 def text(found: Cells, command: str) -> str:
     """All of it in Markdown, beside the picture."""
     parts = ["# The sweep", METHOD, *(verdict(found, policy) for policy in OURS)]
-    parts += ["\n".join(table_lines(*cell_rows(found))), "![The ratio in every scenario](sweep.png)"]
-    parts += ["## By attack", "Geometric means over the cells.", "\n".join(table_lines(*attack_rows(found)))]
+    parts += ["\n".join(markdown(*cell_rows(found))), "![The ratio in every scenario](sweep.png)"]
+    parts += ["## By attack", "Geometric means over the cells.", "\n".join(markdown(*attack_rows(found)))]
     for policy in OURS:
-        parts += [f"## Where {policy} does worst", "\n".join(table_lines(*worst_rows(found, policy)))]
-    parts += ["## Every policy beside the best published", ENVELOPE, "\n".join(table_lines(*envelope_rows(found)))]
-    parts += ["## Beside one published policy at a time", "\n".join(table_lines(*single_rows(found)))]
+        parts += [f"## Where {policy} does worst", "\n".join(markdown(*worst_rows(found, policy)))]
+    parts += ["## Every policy beside the best published", ENVELOPE, "\n".join(markdown(*envelope_rows(found)))]
+    parts += ["## Beside one published policy at a time", "\n".join(markdown(*single_rows(found)))]
     parts += ["## Settings", SETTINGS, "\n".join(_listed()), f"```\n{command}\n```"]
     return "\n\n".join(parts) + "\n"
 
