@@ -27,8 +27,8 @@ from peer_adapters import CONTENDERS, LEFT_OUT, Knobs, installed
 from peer_race import BY_CLASS, WORLD, Entrant, Own, Race, Theirs, check_play
 from peer_times import Cost, measure
 from robandit.arrays import Floats
+from robandit.experiments.intervals import interval
 from robandit.experiments.tune import SEED as TUNING_SEED
-from robandit.experiments.tune import interval
 
 SEED = 1
 FLIPS = (0, 25, 100)

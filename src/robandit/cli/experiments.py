@@ -258,7 +258,8 @@ def _verify(options: argparse.Namespace) -> None:
     from threadpoolctl import threadpool_limits
     from tqdm import tqdm
 
-    from robandit.experiments.paper.verify import FAILS, RUNS, largest_ratio, verify
+    from robandit.experiments.paper.verdicts import FAILS
+    from robandit.experiments.paper.verify import RUNS, largest_ratio, verify
 
     names = ("rounds", "trials", "dim", "actions", "delta", "seed", "shrink")
     settings = {name: getattr(options, name) for name in names}
@@ -287,7 +288,7 @@ def _arena(options: argparse.Namespace) -> None:
     numbers = _numbers(options)
     if numbers["seed"] == SEED:
         raise ConfigError(f"seed {SEED} is the one that the radius scales are tuned on; choose another")
-    field = arena.field_of(options.policies, options.attacks, options.environments)
+    field = arena.entrants_of(options.policies, options.attacks, options.environments)
     workers = engine_of(options).workers or os.cpu_count() or 1
     for line in forecast(field, **numbers, tune_trials=options.tune_trials, workers=workers):
         print(line, file=sys.stderr)
@@ -310,7 +311,7 @@ def _arena(options: argparse.Namespace) -> None:
     print(pages.answer)
 
 
-def _tuned_in(field: arena.Field, world: str, name: str, options: argparse.Namespace) -> Tuned:
+def _tuned_in(field: arena.Entrants, world: str, name: str, options: argparse.Namespace) -> Tuned:
     config = arena.tuning_config(field, world, rounds=options.rounds, trials=options.tune_trials)
     run, result = _carry_out(config, name, options)
     return tune(result.table, run.plain(), arena.grids(field), "mean")
