@@ -4,7 +4,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Polytope
 from robandit.lab import attacks, checks, environments
 from robandit.monitor.certificate import Certificate

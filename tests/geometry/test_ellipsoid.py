@@ -37,7 +37,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import note, repeatable, worst
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracles need an 80-bit long double")
 

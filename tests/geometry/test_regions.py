@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import repeatable, shares, surplus
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Optimum, Polytope, Region, optimise
 from robandit.geometry.ridge import Ridge
 

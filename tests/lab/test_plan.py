@@ -124,7 +124,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ),
     ("radius_scale must have at least one value, got []", {"policies": [{"name": "oful", "radius_scale": []}]}),
     (
-        "infinite must be true or false, got 'no'",
+        "infinite must be True or False, got 'no'",
         {"policies": ["oful"], "environments": [{"name": "fresh", "infinite": "no"}]},
     ),
     (

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit.arrays import ALL, Floats, Ints
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer
