@@ -314,7 +314,7 @@ def test_the_arena_as_a_command(
 ) -> None:
     monkeypatch.setattr(arena_times, "BATCH", 4)
     one, two = tmp_path / "one", tmp_path / "two"
-    assert cli.main(["arena", *SMALL, *FEW, "--out", str(one)]) == 0
+    assert cli.main(["arena", "race", *SMALL, *FEW, "--out", str(one)]) == 0
     said = capsys.readouterr()
     assert "Least regret under attack" in said.out and "million rounds of tuning" in said.err
     assert {path.name for path in one.iterdir()} == MADE
@@ -329,14 +329,16 @@ def test_the_arena_as_a_command(
     for words in ("Robust weighted OFUL told C †", "top-n", "C_play", "--tune-trials 2", "late 25"):
         assert words in text and words.replace("--tune-trials 2", "<span>--tune-trials</span>") in page
     before = {path.name: path.read_bytes() for path in one.iterdir()}
-    assert cli.main(["arena", *SMALL, *FEW, "--out", str(one)]) == 0  # again: nothing changes, not even the times
+    assert (
+        cli.main(["arena", "race", *SMALL, *FEW, "--out", str(one)]) == 0
+    )  # again: nothing changes, not even the times
     assert {path.name: path.read_bytes() for path in one.iterdir()} == before
-    assert cli.main(["arena", *SMALL, *FEW, "--batch", "16", "--out", str(two)]) == 0
+    assert cli.main(["arena", "race", *SMALL, *FEW, "--batch", "16", "--out", str(two)]) == 0
     for name in ("arena.parquet", "arena-tune-1.parquet", "arena-scales.json"):
         assert (two / name).read_bytes() == before[name]
 
 
 def test_the_tuning_seed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["arena", *SMALL, "--seed", str(SEED), "--out", str(tmp_path / "o")]) == 2
+    assert cli.main(["arena", "race", *SMALL, "--seed", str(SEED), "--out", str(tmp_path / "o")]) == 2
     assert f"seed {SEED} is the one that the radius scales are tuned on" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()

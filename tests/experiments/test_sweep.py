@@ -139,22 +139,25 @@ def test_the_sweep_as_a_command(
     monkeypatch.setattr(sweep, "WORLDS", worlds)
     monkeypatch.setattr(sweep, "FACTORS", {**sweep.FACTORS, "T = 10⁵": {"rounds": 40}})
     out = tmp_path / "out"
-    assert cli.main(["sweep", *SMALL, "--out", str(out)]) == 0
+    assert cli.main(["arena", "sweep", *SMALL, "--out", str(out)]) == 0
     made = {"sweep-1.parquet", "sweep-2.parquet", "sweep.md", "sweep.csv", "sweep.png"}
     assert {path.name for path in out.iterdir()} == made
     said, text = capsys.readouterr().out, (out / "sweep.md").read_text()
     assert text in said
-    for words in ("hindsight", "| fixed, d = 2, K = 5 |", "Worst cell: ", "robandit sweep --trials 2 --seed 3\n"):
+    for words in ("hindsight", "| fixed, d = 2, K = 5 |", "Worst cell: ", "robandit arena sweep --trials 2 --seed 3\n"):
         assert words in text
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert cli.main(["sweep", *SMALL, "--out", str(out)]) == 0  # again: nothing changes
+    assert cli.main(["arena", "sweep", *SMALL, "--out", str(out)]) == 0  # again: nothing changes
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert cli.main(["sweep", *SMALL, "--long", "--out", str(tmp_path / "long")]) == 0
+    assert cli.main(["arena", "sweep", *SMALL, "--long", "--out", str(tmp_path / "long")]) == 0
     assert "| fixed, T = 10⁵ |" in (tmp_path / "long" / "sweep.md").read_text()
 
 
 def test_insurance_from_end_to_end(tmp_path: Path) -> None:
-    assert cli.main(["insurance", "--rounds", "60", "--trials", "3", "--out", str(tmp_path), "--workers", "1"]) == 0
+    assert (
+        cli.main(["arena", "insurance", "--rounds", "60", "--trials", "3", "--out", str(tmp_path), "--workers", "1"])
+        == 0
+    )
     text = (tmp_path / "insurance.md").read_text()
     assert text.startswith("| insurance | nobody attacks | flips in the first 8 rounds |")
     assert text.count("\n") == 2 + len(insurance.INSURANCE)

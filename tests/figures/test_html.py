@@ -74,7 +74,7 @@ def blocks(word: str = "word") -> list[Block]:
     numbers: list[list[object]] = [[f"{word} {row}", *(f"{100 * row + k} ± 7" for k in range(12))] for row in range(3)]
     return [
         Text(f"First {word}.\n\nSecond `{word}`."),
-        Command(f"robandit figure1 --out {word}"),
+        Command(f"robandit paper figure1 --out {word}"),
         Picture(figure(), f"Caption {word}"),
         Grid([word, *map(str, range(12))], numbers, f"Table {word}"),
         Verdicts([(f"Claim {word}", verdict, f"Evidence {word}") for verdict in VERDICTS]),

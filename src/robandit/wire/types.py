@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A bandit: how it decides, what it assumes, and how long it waits for rewards."""
 
     dim: Annotated[int, _about("features of an action", ge=1, le=1000)]
-    policy: Annotated[str, _about("one of `robandit policies`", extra_json_schema={"enum": sorted(POLICIES)})] = (
+    policy: Annotated[str, _about("one of `robandit list policies`", extra_json_schema={"enum": sorted(POLICIES)})] = (
         "sceptic"
     )
     horizon: Annotated[int, _about("T: rounds that guarantees are for", ge=1, le=2**53)] = 1_000_000
