@@ -124,7 +124,7 @@ def _block(block: Block) -> str:
         case Command():
             return f"```\n{block.text}\n```"
         case Drawn():
-            return f"![{block.caption}]({block.name})"
+            return wrapped(f"![{block.caption}]({block.name})")
         case Grid():
             rows = [[str(cell) for cell in row] for row in block.rows]
             return "\n".join([wrapped(block.caption), "", *tables.markdown(block.header, rows)])
