@@ -134,7 +134,7 @@ class OneRadiusWatcher:
 
 
 class Lemma:
-    """A lemma about single rounds, and how it fared in each trial."""
+    """A lemma about single rounds, and its record in each trial."""
 
     def __init__(self, size: int) -> None:
         self.checks, self.violations = np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -171,11 +171,11 @@ class Stage(NamedTuple):
     progress: Callable[[int], object] | None
 
     def play(self, policy: MakePolicy, watch: Watch) -> Trace:
-        """Play all rounds under the eyes of a watcher."""
+        """Play all rounds with a watcher."""
         return self._simulate(policy, np.array([self.rounds]), watch=watch)
 
     def monitor(self, policy: MakePolicy) -> Trace:
-        """Play all rounds under the eyes of the corruption monitor."""
+        """Play all rounds with the corruption monitor."""
         monitor = partial(CorruptionMonitor, delta=self.setting.delta, radius_scale=self.shrink)
         return self._simulate(policy, checkpoints(self.rounds, LOOKS), monitor=monitor)
 
@@ -196,7 +196,7 @@ class Stage(NamedTuple):
         return ((group, slice(i * size, (i + 1) * size)) for i, group in enumerate(self.groups))
 
     def clean(self) -> Stage:
-        """The same without the attacked groups."""
+        """The stage without the attacked groups."""
         parts = [(group, self.corruption[part]) for group, part in self.parts() if group.attack == "none"]
         return self._replace(groups=[group for group, _ in parts], corruption=np.concatenate([own for _, own in parts]))
 
