@@ -161,7 +161,10 @@ def test_a_command_is_kept_to_the_letter() -> None:
 
 
 def test_a_table_has_headers_and_numbers_to_the_right() -> None:
-    rows = [["OFUL", 0.0031234, "120 ± 7", "T", 1, "[0.1, 0.2]"], ["Greedy", None, "< 1e-9", "k", 12345.678, "∞"]]
+    rows: list[list[object]] = [
+        ["OFUL", 0.0031234, "120 ± 7", "T", 1, "[0.1, 0.2]"],
+        ["Greedy", None, "< 1e-9", "k", 12345.678, "∞"],
+    ]
     html = Grid(["policy", "scale", "regret", "in", "count", "interval"], rows, 'A "table"').html()
     tree = Tree(html)
     assert [cell["scope"] for cell in tree.all("th")] == ["col"] * 6 + ["row"] * 2

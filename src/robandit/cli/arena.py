@@ -13,7 +13,7 @@ from robandit.errors import ConfigError
 from robandit.figures.tables import markdown
 
 if TYPE_CHECKING:
-    from robandit.experiments.arena.race import Cells, Field
+    from robandit.experiments.arena.race import Cells, Entrants
     from robandit.experiments.tune import Tuned
     from robandit.lab.results import Result
 
@@ -46,7 +46,7 @@ def _race(options: Namespace) -> None:
     sizes = sizes_of(options)
     if sizes["seed"] == SEED:
         raise ConfigError(f"seed {SEED} is the one that the radius scales are tuned on; choose another")
-    entrants = race.field_of(options.policies, options.attacks, options.environments)
+    entrants = race.entrants_of(options.policies, options.attacks, options.environments)
     workers = engine_of(options).workers or os.cpu_count() or 1
     for line in forecast(entrants, **sizes, tune_trials=options.tune_trials, workers=workers):
         say(line)
@@ -61,7 +61,7 @@ def _race(options: Namespace) -> None:
     _tell(entrants, tuned, configs, results, options)
 
 
-def _tuned_in(entrants: Field, world: str, name: str, options: Namespace) -> Tuned:
+def _tuned_in(entrants: Entrants, world: str, name: str, options: Namespace) -> Tuned:
     """Tune every policy in one world."""
     from robandit.experiments.arena import race
     from robandit.experiments.tune import tune
@@ -72,7 +72,11 @@ def _tuned_in(entrants: Field, world: str, name: str, options: Namespace) -> Tun
 
 
 def _tell(
-    entrants: Field, tuned: dict[str, Tuned], configs: list[dict[str, Any]], results: list[Result], options: Namespace
+    entrants: Entrants,
+    tuned: dict[str, Tuned],
+    configs: list[dict[str, Any]],
+    results: list[Result],
+    options: Namespace,
 ) -> None:
     """Time the policies, and write the scores and the pages."""
     from robandit.experiments.arena import page, race

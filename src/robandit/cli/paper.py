@@ -15,7 +15,7 @@ from robandit.errors import ConfigError
 from robandit.figures.tables import markdown
 
 if TYPE_CHECKING:
-    from robandit.experiments.paper.verify import Verdicts
+    from robandit.experiments.paper.verify import Verification
     from robandit.lab.results import Result
 
 
@@ -196,7 +196,8 @@ def _verify(options: Namespace) -> None:
     from threadpoolctl import threadpool_limits
     from tqdm import tqdm
 
-    from robandit.experiments.paper.verify import FAILS, RUNS, largest_ratio, verify
+    from robandit.experiments.paper.verdicts import FAILS
+    from robandit.experiments.paper.verify import RUNS, largest_ratio, verify
 
     names = ("rounds", "trials", "dim", "actions", "delta", "seed", "shrink")
     settings = {name: getattr(options, name) for name in names}
@@ -213,7 +214,7 @@ def _verify(options: Namespace) -> None:
         raise RuntimeError("a claim of the paper is breached")
 
 
-def _verify_data(found: Verdicts, command: str) -> dict[str, Any]:
+def _verify_data(found: Verification, command: str) -> dict[str, Any]:
     """The verdicts as plain data for verify.json."""
     from robandit.experiments.paper.verify import largest_ratio
 

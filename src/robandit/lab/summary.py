@@ -128,3 +128,11 @@ def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
         means: list[float] = paths[:, -1].mean(axis=0).tolist()
         found.setdefault(case, {})[policy] = Proof(len(paths), int(alarms.sum()), int(wrong.sum()), *means)
     return found
+
+
+def last_round(table: Table) -> Table:
+    """The rows of the last round of a result."""
+    from pyarrow.compute import field
+    from pyarrow.compute import max as largest
+
+    return table.filter(field("round") == largest(table["round"]))
