@@ -120,8 +120,8 @@ def test_settings_that_make_no_sense(setting: dict[str, Any], message: str) -> N
 class WrongUnits(MultiLevelWeightedOFUL):
     """Learns rewards as if they were given in per mille."""
 
-    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        super()._learn(actions, 1000.0 * rewards, weights, level)
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        super().learn(actions, 1000.0 * rewards, weights, level)
 
 
 def test_a_policy_that_learns_wrong_rewards_fails() -> None:
@@ -133,7 +133,7 @@ def test_a_policy_that_learns_wrong_rewards_fails() -> None:
 class OneLevel(MultiLevelWeightedOFUL):
     """Draws the same level every round, which then meets all of the corruption."""
 
-    def _draw_level(self, uniform: Floats) -> Ints:
+    def draw_level(self, uniform: Floats) -> Ints:
         return np.full(len(uniform), self.levels)
 
 
@@ -161,12 +161,12 @@ class Line(Environment):
 class Spiteful(MultiLevelWeightedOFUL):
     """Learns everything from one reward, and plays the action that looks worst."""
 
-    def _weights(self, sigma: Floats) -> Floats:
+    def weights(self, sigma: Floats) -> Floats:
         return np.full_like(sigma, 1e12)
 
-    def _search(self, actions: Floats | Region, level: Ints) -> Search:
+    def search(self, actions: Floats | Region, level: Ints) -> Search:
         assert isinstance(actions, np.ndarray)
-        return super()._search(-actions, level)
+        return super().search(-actions, level)
 
 
 def test_a_policy_that_plays_the_worst_violates_the_lemmas() -> None:

@@ -201,9 +201,11 @@ def play_slowly(
         empty, cascade = empty + info.get("empty", False), cascade + info.get("cascade", 0)
         if levels:
             levels[decision.level - 1] += 1
-        counts = updates, empty, cascade, 0, 0, 0, math.nan  # none of these policies is a sceptic, and no monitor looks
-        rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts, list(levels)))
-    return Trace(*(np.array(column) for column in zip(*rows, strict=True)))
+        sums = {"empty": empty, "cascade": cascade} if info else {}
+        counts = updates, math.nan, list(levels), sums  # no monitor looks
+        rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts))
+    *listed, told_of = zip(*rows, strict=True)
+    return Trace(*map(np.array, listed), {name: np.array([sums[name] for sums in told_of]) for name in told_of[0]})
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -249,9 +251,11 @@ def test_transcription(policy: str, environment: str, liar: str, monkeypatch: py
         alone = make(**known, seed=(SEED, trial))
         slow = play_slowly(alone, world, LIARS[liar], trial, rounds, partial(told.agree, column))
         np.testing.assert_array_equal(trace.round, slow.round)
-        for name, mine in list(slow._asdict().items())[1:]:
+        fast = trace._asdict() | trace.info
+        assert trace.info.keys() == slow.info.keys()
+        for name, mine in [*list(slow._asdict().items())[1:-1], *slow.info.items()]:
             tolerance = 1e-12 if mine.dtype == float else 0
-            np.testing.assert_allclose(getattr(trace, name)[:, column], mine, rtol=0, atol=tolerance, err_msg=name)
+            np.testing.assert_allclose(fast[name][:, column], mine, rtol=0, atol=tolerance, err_msg=name)
 
 
 @pytest.mark.parametrize("liar", ["flip, budget", "top-n", "target", "context"])
@@ -269,7 +273,8 @@ def test_levels_and_cascades() -> None:
     trace = simulate(policy=MULTI_LEVEL, scenarios=scenarios, rounds=ROUNDS, seed=SEED)
     assert trace.level_use.shape == (len(trace.round), 4, math.ceil(math.log2(2 * ROUNDS)))
     np.testing.assert_array_equal(trace.level_use.sum(axis=2), np.tile(trace.round[:, None], 4))
-    assert (trace.empty[-1] > 0).all() and (trace.empty[-1] < trace.cascade[-1]).all()
+    empty, cascade = trace.info["empty"][-1], trace.info["cascade"][-1]
+    assert (empty > 0).all() and (empty < cascade).all()
 
 
 def test_rewards_arrive_when_due_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,18 +315,23 @@ def play(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int = ROUNDS, 
 
 def columns(trace: Trace, which: Sequence[int] | slice) -> Trace:
     """Some of the trials of a trace."""
-    some: Any = [array[:, which] for array in trace[1:]]
-    return Trace(trace.round, *some)
+    some: Any = [array[:, which] for array in trace[1:-1]]
+    return Trace(trace.round, *some, {name: counts[:, which] for name, counts in trace.info.items()})
 
 
 def beside(traces: Sequence[Trace]) -> Trace:
     """Several traces as one."""
-    return Trace(traces[0].round, *(np.concatenate(arrays, axis=1) for arrays in list(zip(*traces, strict=True))[1:]))
+    first, *others = traces
+    whole: Any = [np.concatenate(arrays, axis=1) for arrays in list(zip(*traces, strict=True))[1:-1]]
+    names = [name for name in first.info if all(name in other.info for other in others)]
+    return Trace(first.round, *whole, {name: np.concatenate([t.info[name] for t in traces], axis=1) for name in names})
 
 
 def assert_same(one: Trace, other: Trace) -> None:
-    for name, mine, yours in zip(Trace._fields, one, other, strict=True):
-        np.testing.assert_array_equal(mine, yours, err_msg=name)
+    mine, yours = one._asdict() | one.info, other._asdict() | other.info
+    assert mine.keys() == yours.keys()
+    for name in mine.keys() - {"info"}:
+        np.testing.assert_array_equal(mine[name], yours[name], err_msg=name)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -426,8 +436,8 @@ def test_only_checkpoints_are_recorded() -> None:
     everything = play(OFUL, [SCENARIOS["paper, flip"]], at=np.arange(1, ROUNDS + 1))
     for at in (checkpoints(ROUNDS, 9), np.array([7, 8, 50])):
         some = play(OFUL, [SCENARIOS["paper, flip"]], at=at)
-        expected: Any = [array[at - 1] for array in everything]
-        assert_same(some, Trace(*expected))
+        expected: Any = [array[at - 1] for array in everything[:-1]]
+        assert_same(some, Trace(*expected, {}))
     np.testing.assert_array_equal(play(OFUL, [SCENARIOS["paper, flip"]]).round, checkpoints(ROUNDS))
 
 

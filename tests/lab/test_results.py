@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import robandit
+from robandit import cli
 from robandit.errors import ConfigError
 from robandit.files import ResultExists, write_file
 from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
+from robandit.lab.summary import summary
 
 CONFIG: dict[str, Any] = {
     "policies": [
@@ -79,7 +81,8 @@ def test_the_table_is_tidy_and_tells_what_it_is_from(tmp_path: Path) -> None:
     run = Run.read(CONFIG)
     result = carry_out(run, tmp_path / "run.parquet", engine=ALONE)
     table = result.table
-    assert table.schema.equals(results.SCHEMA)
+    told = [pa.field("empty", pa.int64()), pa.field("cascade", pa.int64())]  # Multi-level's info
+    assert table.schema.equals(pa.schema([*results.SCHEMA, *told]))
     times = [1, 2, 4, 9, 19, 40]
     assert table.num_rows == 2 * 3 * 4 * len(times)
     assert table["round"].to_pylist()[: len(times)] == times
@@ -104,9 +107,14 @@ def test_the_table_is_the_trace(tmp_path: Path) -> None:
     run = Run.read(CONFIG)
     table = carry_out(run, tmp_path / "run.parquet", engine=Engine(workers=1, batch=1000)).table
     traces = [task.run() for task in run.tasks(1000)]
-    for name in ("regret", "c_sup", "c_play", "gap", "smallest_gap", "updates", "empty", "cascade"):
+    for name in ("regret", "c_sup", "c_play", "gap", "smallest_gap", "updates"):
         expected = np.concatenate([getattr(trace, name).T.ravel() for trace in traces])
         assert np.array_equal(table[name].to_numpy(), expected)
+    for name in ("empty", "cascade"):  # which Multi-level alone tells
+        assert [name in trace.info for trace in traces] == [False, True]
+        values = table[name].to_pylist()
+        told = traces[1].info[name].T.ravel().tolist()
+        assert values == [None] * (len(values) - len(told)) + told
     assert table["level_use"].to_pylist()[-1] == traces[1].level_use[-1, -1].tolist()
 
 
@@ -328,3 +336,21 @@ def test_a_file_system_without_links(tmp_path: Path, undisturbed: bytes, monkeyp
     assert path.read_bytes() == undisturbed
     with pytest.raises(ResultExists):
         write_file(path, b"other", replace=False)
+
+
+def test_a_result_of_format_3_is_still_read_summarised_and_drawn(tmp_path: Path) -> None:
+    path = Path(__file__).with_name("data") / "format-3.parquet"
+    table = results.read(path).table
+    assert {"empty", "cascade", "contradictions", "restarts", "audits"} < set(table.column_names)
+    (curves,) = summary(table).values()
+    assert sorted(curve.trials for curve in curves.values()) == [2, 2, 2]
+    assert max(curve.cascade for curve in curves.values()) > 0.0
+    assert cli.main(["plot", str(path), "--out", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("*.png"))) >= 2
+
+
+def test_info_may_not_take_the_name_of_another_column() -> None:
+    task = next(iter(Run.read(CONFIG).tasks(1000)))
+    trace = task.run()
+    with pytest.raises(ValueError, match="can't tell 'regret' in its info"):
+        results.tabulate(task, trace._replace(info={"regret": trace.updates}))

@@ -61,20 +61,12 @@ class Trace(NamedTuple):
     """Δ, the smallest so far."""
     updates: Ints
     """How many rewards have arrived."""
-    empty: Ints
-    """In how many rounds the confidence set of the level drawn was empty."""
-    cascade: Ints
-    """How many levels were climbed for that, in all."""
-    contradictions: Ints
-    """How many rewards a sceptic did not believe,"""
-    restarts: Ints
-    """how often it started again,"""
-    audits: Ints
-    """and how often it audited itself."""
     proved: Floats
     """How much corruption a monitor had proved when it last looked; NaN without one."""
     level_use: Ints
     """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
+    info: dict[str, Ints]
+    """What the policy tells in `Decision.info`, by name: counts so far, or what its rounds add up to."""
 
 
 def checkpoints(rounds: int, number: int = 100) -> Ints:
@@ -253,9 +245,8 @@ class Record:
         size, levels = len(adversary.ledger.c_sup), policy.levels
         self._rows = np.arange(size)
         self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
-        self._empty, self._cascade = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._levels = np.zeros((size, levels), np.int64)
-        self._none = np.zeros(size, np.int64)
+        self._info: dict[str, Ints] = {}
         self._proved: Floats = np.full(size, np.nan)
         self._written: list[Trace] = []
 
@@ -266,8 +257,8 @@ class Record:
         np.minimum(self._smallest, menu.gap, out=self._smallest)
         if self._levels.size:
             self._levels[self._rows, decision.level - 1] += 1
-            self._empty += getattr(decision.info, "empty", 0)
-            self._cascade += getattr(decision.info, "cascade", 0)
+        for name, told in decision.info._asdict().items():
+            self._info[name] = told if self._policy.info_counts else self._info.get(name, 0) + told
         if offer.round in self._at:
             self._look(offer.round)
             self._write(offer.round, menu.gap)
@@ -287,16 +278,16 @@ class Record:
             gap=gap,
             smallest_gap=self._smallest,
             updates=np.atleast_1d(self._policy.updates),
-            empty=self._empty,
-            cascade=self._cascade,
-            **{n: getattr(self._policy.stats, n, self._none) for n in ("contradictions", "restarts", "audits")},
             proved=self._proved,
             level_use=self._levels,
+            info={name: count.copy() for name, count in self._info.items()},
         )
         copies: list[Any] = [array.copy() for array in now]
         self._written.append(Trace(*copies))
 
     def trace(self) -> Trace:
         """All that was written down."""
-        columns: list[Any] = [np.stack(column) for column in zip(*self._written, strict=True)]
-        return Trace(*columns)
+        *columns, told = [list(column) for column in zip(*self._written, strict=True)]
+        info = {name: np.stack([now[name] for now in told]) for name in told[0]}
+        stacked: list[Any] = [*(np.stack(column) for column in columns), info]
+        return Trace(*stacked)

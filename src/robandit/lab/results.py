@@ -28,7 +28,7 @@ try:
 except ImportError:  # not on Windows, where two runs into the same file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 3
+_FORMAT = 4
 _KEY = b"robandit"
 
 SCHEMA = pa.schema(
@@ -47,16 +47,15 @@ SCHEMA = pa.schema(
         "gap": pa.float64(),
         "smallest_gap": pa.float64(),
         "updates": pa.int64(),
-        "empty": pa.int64(),
-        "cascade": pa.int64(),
-        "contradictions": pa.int64(),
-        "restarts": pa.int64(),
-        "audits": pa.int64(),
         "proved": pa.float64(),  # by a monitor; null without one
         "level_use": pa.list_(pa.field("element", pa.int64())),  # as Parquet names it
     }
 )
-"""One row for each policy, scenario, trial and checkpoint; counts and sums are up to and including that round."""
+"""One row for each policy, scenario, trial and checkpoint; counts and sums are up to and including that round.
+
+After these come the columns of `Decision.info`, null for policies that do not tell them. Up to format 3 there were five
+such columns for every policy.
+"""
 
 
 class Result(NamedTuple):
@@ -84,13 +83,23 @@ def tabulate(task: Task, trace: Trace) -> pa.Table:
         name: [value for value in values for _ in range(times)] for name, values in per_lane.items()
     }
     columns["round"] = np.tile(trace.round, len(lanes))
-    for name, column in zip(Trace._fields[1:-1], trace[1:-1], strict=True):
+    for name, column in zip(Trace._fields[1:-2], trace[1:-2], strict=True):
         columns[name] = column.T.ravel()
     columns["proved"] = pa.array(columns["proved"], from_pandas=True)  # which reads NaN as null
     levels = trace.level_use.shape[2]
     ends = np.arange(len(lanes) * times + 1, dtype=np.int32) * levels
     columns["level_use"] = pa.ListArray.from_arrays(ends, trace.level_use.transpose(1, 0, 2).ravel())
-    return pa.table(columns, schema=SCHEMA)
+    table = pa.table(columns, schema=SCHEMA)
+    for name, told in trace.info.items():
+        if name in SCHEMA.names:
+            raise ValueError(f"{task.policy.label} can't tell {name!r} in its info: results have such a column already")
+        table = table.append_column(name, pa.array(told.T.ravel()))
+    return table
+
+
+def stack(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one below the other; a column that one of them has not got is null there."""
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
 
 
 def read(path: Path | str) -> Result:
@@ -203,7 +212,7 @@ class Workspace:
         data = piece.read_bytes()
         if piece.name == self._name(number, data):
             table = pq.read_table(pa.BufferReader(data))
-            if table.schema.equals(SCHEMA) and table.num_rows == rows:
+            if all(field in table.schema for field in SCHEMA) and table.num_rows == rows:
                 return table
         piece.unlink()
         return None
@@ -219,7 +228,7 @@ class Workspace:
 
     def finish(self, tables: Sequence[pa.Table], *, replace: bool) -> None:
         """Put the pieces together where the result belongs, and clear up."""
-        whole = pa.concat_tables(tables).combine_chunks()  # whichever were read and whichever are new
+        whole = stack(tables)  # whichever were read and whichever are new
         write_file(
             self._path, _as_bytes(whole.replace_schema_metadata({_KEY: json.dumps(self._about)})), replace=replace
         )

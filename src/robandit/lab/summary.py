@@ -92,7 +92,8 @@ def summary(table: Table) -> Curves:
     """The curve of each policy in each scenario. Scenarios are in the table's order, with C ascending."""
     from pyarrow.compute import VarianceOptions
 
-    means = [(name, "mean") for name in ("regret", "c_sup", "c_play", "empty", "cascade")]
+    told = [name for name in ("empty", "cascade") if name in table.column_names]  # Multi-level's, if it is there
+    means = [(name, "mean") for name in ("regret", "c_sup", "c_play", *told)]
     wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
     groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
     rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
@@ -110,7 +111,7 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     names = ("round", "regret_mean", "regret_stddev")
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
-    return Curve(rounds, mean, half, n, spent, end["empty_mean"], end["cascade_mean"])
+    return Curve(rounds, mean, half, n, spent, end.get("empty_mean") or 0.0, end.get("cascade_mean") or 0.0)
 
 
 def proofs(table: Table) -> dict[Case, dict[str, Proof]]:

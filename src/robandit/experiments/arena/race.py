@@ -211,14 +211,15 @@ def scales_json(tuned: Mapping[str, Tuned]) -> bytes:
 
 def together(results: Sequence[Result]) -> bytes:
     """The evaluations of all worlds as one Parquet file, which `robandit.lab.results.read` reads."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from robandit.lab.results import stack
 
     first = results[0].config
     whole = {**first, "environments": [world for one in results for world in one.config["environments"]]}
     whole["policies"] = {one.config["environments"][0]["label"]: one.config["policies"] for one in results}
     about = {"version": results[0].version, "config": whole}
-    table = pa.concat_tables([one.table for one in results]).combine_chunks()
+    table = stack([one.table for one in results])
     sink = BytesIO()
     pq.write_table(table.replace_schema_metadata({"robandit": json.dumps(about)}), sink, compression="zstd")
     return sink.getvalue()
