@@ -1,4 +1,7 @@
-"""Tests of robandit.geometry.ellipsoid against oracles that share no code with it (see geometry_oracles.py)."""
+"""Tests of robandit.geometry.ellipsoid and .intersection against oracles that share no code with them.
+
+The oracles stand in geometry_oracles.py.
+"""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_sources_beyond_the_limit_are_one(tmp_path: Path) -> None:
     names = {source.name for source in found.sources}
     assert names == {OTHERS, *list(dict.fromkeys(log["source"]))[:3]}
     assert sum(source.rows for source in found.sources) == 300
-    assert "Beyond the first 3, all are one." in Tree(build(found)).text()
+    assert "Sources beyond the first 3 count as one." in Tree(build(found)).text()
 
 
 # Columns

@@ -28,6 +28,7 @@ from monitor_oracles import (
 )
 
 from observed import note, repeatable, surplus
+from robandit.arrays import TINY
 from robandit.monitor import contradiction
 from robandit.monitor.contradiction import Assumptions, Bound, Cones, lower_bound
 from robandit.monitor.groups import Groups
@@ -263,7 +264,7 @@ def test_any_multipliers_stay_below_the_minimum(seed: int) -> None:
     many = Cones(*(np.repeat(array, 400, axis=0) for array in cones))
     pull = cones.residual(mu[None])  # where the best multipliers point
     directions = np.where(rng.random((400, 1, 1)) < 0.5, pull + 0.1 * rng.normal(size=shape), rng.normal(size=shape))
-    directions /= np.maximum(np.linalg.norm(directions, axis=2, keepdims=True), 1e-300)
+    directions /= np.maximum(np.linalg.norm(directions, axis=2, keepdims=True), TINY)
     sizes = rng.uniform(size=shape[:2]) ** rng.choice([0.0, 0.1, 1.0, 5.0], size=(400, 1))
     multipliers = directions * (sizes / many.slope)[..., None]
     duals = many.dual(multipliers, bound)

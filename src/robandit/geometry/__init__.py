@@ -1,1 +1,1 @@
-"""Ridge regression, ellipsoids and their intersections: arrays in, arrays out."""
+"""Ridge regression, ellipsoids, their intersections, and decision sets: arrays in, arrays out."""

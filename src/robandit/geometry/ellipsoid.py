@@ -12,7 +12,7 @@ from robandit.geometry.ridge import Ridge
 from robandit.geometry.secular import maximise_in_ball
 
 TIE = 1e-12
-"""Values this close, relative to them and to the set's half-width, differ by rounding alone and count as equal."""
+"""Values that differ by less, relative to their size and the set's half-width, count as equal: it is rounding."""
 
 
 class Support(NamedTuple):
@@ -57,7 +57,7 @@ class Ellipsoid:
     def from_root(
         cls, center: Floats, root: Floats, radius: Floats | float, precision: Floats | None = None
     ) -> Ellipsoid:
-        """Make it from S with S Sᵀ = precision⁻¹, unchecked; ``precision`` saves a solve if it is known."""
+        """Make an ellipsoid from S with S Sᵀ = precision⁻¹, unchecked. A known ``precision`` saves a solve."""
         made = object.__new__(Ellipsoid)
         made.center, made.root, made.radius, made._precision = center, root, np.asarray(radius), precision
         return made
@@ -70,10 +70,12 @@ class Ellipsoid:
 
     @property
     def dim(self) -> int:
+        """The dimension d."""
         return self.center.shape[-1]
 
     @property
     def precision(self) -> Floats:
+        """The precision matrix, (..., d, d); it is computed when first asked for."""
         if self._precision is None:
             inverse = np.linalg.inv(self.root)
             self._precision = np.swapaxes(inverse, -1, -2) @ inverse
@@ -85,7 +87,7 @@ class Ellipsoid:
         return Ellipsoid.from_root(self.center[rows], self.root[rows], self.radius[rows], known)
 
     def support(self, directions: ArrayLike) -> Support:
-        """The largest ⟨a, x⟩ and where it is attained, for directions (..., K, d); the centre for a zero direction."""
+        """The largest ⟨a, x⟩ and a point that attains it, for directions (..., K, d); for a zero one, the centre."""
         return self._support(self._read("directions", directions))
 
     def _support(self, directions: Floats) -> Support:

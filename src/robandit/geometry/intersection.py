@@ -13,8 +13,8 @@ from robandit.arrays import ALL, Bools, Floats, Index
 from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support
 from robandit.geometry.secular import Blend, dual, secular
 
-_ROUNDING = 1e-9  # the same for a bound, which need only be compared well enough to decide what to make exact
-_TOGETHER = 4  # how many directions to make exact at a time: hardly dearer than one, and it is rarely more
+_ROUNDING = 1e-9  # TIE for upper bounds, which only decide which directions to make exact
+_TOGETHER = 4  # directions that are made exact at a time: four cost hardly more than one, and more are rarely needed
 
 
 class Intersection:
@@ -59,8 +59,8 @@ class Intersection:
     def argmax(self, directions: Floats) -> tuple[Bools, Floats]:
         """Which directions (..., K, d) have the largest support value, (..., K), and that value, (...).
 
-        If the maximiser over the first ellipsoid lies in the second, it is the answer. Otherwise the search goes best
-        first. Where the intersection is empty, no direction and −∞.
+        If the maximiser over the first ellipsoid lies in the second, it is the answer. Otherwise `_best_first`
+        finds it. Where the intersection is empty, no direction is marked and the value is −∞.
         """
         pairs, batch = self._batch(), directions.reshape(-1, *directions.shape[-2:])
         mask, best = pairs.first.argmax(batch)
@@ -120,7 +120,7 @@ class Intersection:
 
 
 def _reaches(values: Floats, best: Floats, slack: Floats) -> Bools:
-    """Which values (..., K) come up to the best (...), but for some slack (...); none if the best is −∞."""
+    """Which values (..., K) reach the best (...) up to some slack (...); none if the best is −∞."""
     return (values >= (best - slack)[..., None]) & (values > -np.inf)
 
 
@@ -155,8 +155,8 @@ class _Frame:
     """Coordinates in which both ellipsoids of a pair are axis-parallel.
 
     The first is ‖y‖ ≤ 1 in its coordinates y, the second ‖z‖ ≤ 1 with z = scale·y − shift. They come from the singular
-    values of S₂⁻¹S₁. The generalised eigenvalues of (Σ₁, Σ₂) are their squares: to compute those would lose half of
-    the digits.
+    values of S₂⁻¹S₁. The generalised eigenvalues of (Σ₁, Σ₂) are their squares: computing those would lose half of the
+    digits.
     """
 
     pairs: Intersection
@@ -167,6 +167,7 @@ class _Frame:
 
     @classmethod
     def of(cls, pairs: Intersection) -> _Frame:
+        """The frame of each pair."""
         first, second = pairs.first, pairs.second
         r1, r2 = first.radius[:, None, None], second.radius[:, None, None]
         stacked = np.concatenate([r1 * first.root, (second.center - first.center)[:, :, None]], axis=2)
@@ -176,6 +177,7 @@ class _Frame:
         return cls(pairs, scale, np.vecmat(solved[:, :, -1], left), axes, r2 * second.root @ left)
 
     def take(self, rows: Index) -> _Frame:
+        """The frames of some pairs."""
         return _Frame(self.pairs[rows], self.scale[rows], self.shift[rows], self.axes[rows], self.axes2[rows])
 
     def is_empty(self) -> Bools:

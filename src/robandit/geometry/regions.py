@@ -20,14 +20,14 @@ CERTIFIED = 1e-9
 
 _CORNERS = 12  # boxes of up to 2¹² corners are searched corner by corner
 _STARTS = 16  # random starts of a search, beside the axes
-_FINALISTS = 8  # how many of the corners found are improved further
-_STEPS = 100  # of a search; the best start gets ten times as many
-_STALLED = 1e-13  # a step that gains less, relatively, gains nothing
-_CLOSE = 1e-8  # κ to ‖Mᵀμ‖; the bound is flat there, so that it is off by the square of this
+_FINALISTS = 8  # the most corners found that are improved further
+_STEPS = 100  # the most steps of a search; the best start gets ten times as many
+_STALLED = 1e-13  # a step with a smaller relative gain gains nothing
+_CLOSE = 1e-8  # relative error of κ at ‖Mᵀμ‖; the bound is flat there, so its error is the square of this
 
 
 class Ball(Ellipsoid):
-    """The ball of a radius around zero.
+    """The ball of a given radius around zero.
 
     >>> Ball(3).support([[0, 0, 2]]).points.tolist()
     [[0.0, 0.0, 1.0]]
@@ -58,6 +58,7 @@ class Box:
 
     @property
     def dim(self) -> int:
+        """The dimension d."""
         return len(self.low)
 
     def support(self, directions: ArrayLike) -> Support:
@@ -77,7 +78,7 @@ class Box:
 
 
 class Polytope:
-    """The convex hull of ``vertices`` (V, d). A linear function peaks at a vertex, so it is the finite set of them."""
+    """The convex hull of ``vertices`` (V, d). A linear function peaks at a vertex, so the vertices are enough."""
 
     def __init__(self, vertices: ArrayLike) -> None:
         self.vertices = np.array(vertices, dtype=float)
@@ -92,7 +93,7 @@ Region = Ellipsoid | Box
 
 
 class Optimum(NamedTuple):
-    """The optimistic action of each of n confidence sets; value −∞ where the confidence set is empty."""
+    """The best action under each of n confidence sets; the value is −∞ where the set is empty."""
 
     values: Floats  # (n,)
     maximisers: Bools | None  # (n, K): which actions attain it, for a finite set
@@ -113,7 +114,7 @@ def optimise(actions: Floats | Region, confidence: Ellipsoid | Intersection) -> 
 
 
 def _over_box(box: Box, confidence: Ellipsoid | Intersection) -> Optimum:
-    """Corner by corner, where a convex function peaks, if they are few; otherwise by alternation, without a proof."""
+    """Over a box: by all corners, where a convex function peaks, if they are few; else by alternation, unproven."""
     n = len(_first(confidence).center)
     if box.dim <= _CORNERS:
         corners = box.corners()
@@ -127,7 +128,7 @@ def _over_box(box: Box, confidence: Ellipsoid | Intersection) -> Optimum:
 
 
 def _over_ellipsoid(region: Ellipsoid, confidence: Ellipsoid) -> Optimum:
-    """By the certificate, where it can be had; otherwise by alternation."""
+    """Over an ellipsoid: by the trust region where it is certified; otherwise by alternation."""
     values, points, bound = _by_trust_region(region, confidence)
     unproven = ~_proven(values, bound)
     if unproven.any():
@@ -138,7 +139,7 @@ def _over_ellipsoid(region: Ellipsoid, confidence: Ellipsoid) -> Optimum:
 
 
 def _over_intersection(region: Ellipsoid, confidence: Intersection) -> Optimum:
-    """Over the first ellipsoid alone, if its optimum is certified and lies in the second; otherwise by alternation."""
+    """The optimum over the first ellipsoid, if it is certified and lies in the second; otherwise by alternation."""
     found = _over_ellipsoid(region, confidence.first)
     assert found.points is not None
     parameters = confidence.first.support(found.points[:, None, :]).points
@@ -162,7 +163,7 @@ def _proven(values: Floats, bound: Floats) -> Bools:
 
 
 def _by_trust_region(region: Ellipsoid, confidence: Ellipsoid) -> tuple[Floats, Floats, Floats]:
-    """An optimum over {c + M y : ‖y‖ ≤ 1} with a proven upper bound on it, which is tight but in degenerate cases.
+    """An optimum over {c + M y : ‖y‖ ≤ 1} and a proven upper bound, which is tight except in degenerate cases.
 
     Over the action, the maximum is ⟨c, μ⟩ + ‖Mᵀμ‖ ≤ ⟨c, μ⟩ + (‖Mᵀμ‖²/κ + κ)/2 for every κ > 0, and the right side is a
     trust-region problem over μ, solved globally. The bound is convex in κ and least where κ = ‖Mᵀμ‖ at its
@@ -213,7 +214,7 @@ def _alternate(region: Region, confidence: Ellipsoid | Intersection) -> tuple[Fl
 def _climb(region: Region, confidence: Ellipsoid | Intersection, actions: Floats, steps: int) -> tuple[Floats, Floats]:
     """Climb from actions (n, s, d) by maximising over the parameter and the action in turn.
 
-    Such steps never lose but can be short, so each goes further the way it went, by more and more as long as it gains.
+    Such steps never lose but can be short. So each goes further in the same direction, by more as long as it gains.
     """
     values, parameters = confidence.support(actions)
     previous, stretch = parameters, np.zeros(values.shape)
@@ -257,5 +258,5 @@ def _first(confidence: Ellipsoid | Intersection) -> Ellipsoid:
 
 @cache
 def _random_starts(dim: int) -> Floats:
-    """Fixed directions: the search is deterministic, as a log that folds again needs it to be."""
+    """Random directions, always the same ones: replaying a log must give the same search."""
     return np.random.default_rng(0).normal(size=(_STARTS, dim))

@@ -19,7 +19,7 @@ class Ridge:
     * ``root`` S (n, d, d), with S Sᵀ = Σ⁻¹ and Σ = λI + Σ_t w_t a_t a_tᵀ; not triangular,
     * ``mean`` μ (n, d),
     * ``log_det`` log det Σ (n,),
-    * ``precision`` Σ itself (n, d, d), only where ‖·‖_Σ is wanted every round; ``None`` otherwise.
+    * ``precision`` Σ itself (n, d, d), only if ‖·‖_Σ is needed every round; ``None`` otherwise.
 
     >>> import numpy as np
     >>> ridge = Ridge(rows=1, dim=2, regularization=1.0)
@@ -37,7 +37,7 @@ class Ridge:
         self.reset(ALL)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it by name."""
+        """All statistics by name."""
         held: dict[str, NDArray[Any]] = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
         return held if self.precision is None else {**held, "precision": self.precision}
 
@@ -47,7 +47,7 @@ class Ridge:
         return np.sqrt(np.vecdot(v, v))
 
     def reset(self, rows: Rows) -> None:
-        """Forget everything in these rows."""
+        """Return these rows to the state before any observation."""
         dim, lam = self.mean.shape[1], self._lambda[rows]
         self.root[rows] = np.eye(dim) / np.sqrt(lam)[:, None, None]
         self.mean[rows] = 0.0
@@ -79,7 +79,7 @@ class Ridge:
             self.precision[rows] += np.einsum("mi,mj->mij", weights[:, None] * actions, actions)
 
     def _update_one(self, row: int, action: Floats, reward: float, weight: float) -> None:
-        """The same, bit for bit, for one row, which a live service has: batched calls would take twice the time."""
+        """Do the same, bit for bit, for one row, as a live service has: batched calls would take twice the time."""
         root, mean = self.root[row], self.mean[row]
         v = action.dot(root)
         gain = root.dot(v)

@@ -1,4 +1,4 @@
-"""Kernels: the equations in one variable behind intersections and trust regions. Arrays in, arrays out."""
+"""Kernels that solve the equations in one variable behind intersections and trust regions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from robandit.arrays import Bools, Floats
 
-_ITERATIONS = 100  # far more than any root here takes: Newton's method about six, bisection sixty
-_CONVERGED = 1e-11  # |q₁ − q₂| at the root, where the dual's value is flat: its error is of the order of the square
-_TINY = 1e-17  # against 1: a share of an ellipsoid that does not count
+_ITERATIONS = 100  # far more than any root needs: Newton's method takes about six, bisection sixty
+_CONVERGED = 1e-11  # |q₁ − q₂| at the root; the dual is flat there, so its error is about the square of this
+_NEGLIGIBLE = 1e-17  # share of one ellipsoid in the blend that no longer counts
 
 
 class Blend:
@@ -28,7 +28,7 @@ class Blend:
         return np.vecdot(g, self.y) + np.sqrt(self.slack * (g**2 / self.precision).sum(axis=-1))
 
     def maximiser(self, g: Floats) -> tuple[Floats, Floats]:
-        """Where ⟨g, y⟩ is largest, in both coordinates."""
+        """The point at which ⟨g, y⟩ is largest, in both coordinates."""
         step = np.sqrt(self.slack / (g**2 / self.precision).sum(axis=-1))[..., None] * g / self.precision
         return self.y + step, self.z + self.scale * step
 
@@ -61,14 +61,13 @@ def dual(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
 def _balance(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
     """The ρ at which the maximiser of ⟨g, y⟩ over E_ρ has ‖y‖ = ‖z‖, or some ρ at which E_ρ is empty; all (m, d).
 
-    ‖y‖² − ‖z‖² has the sign of the derivative of the dual, so it rises through zero. Newton's method on it, in
-    the variable ρ/(ρ + ρ₀), which stays useful at both ends; bisection of log ρ wherever that leaves the bracket.
+    ‖y‖² − ‖z‖² has the sign of the dual's derivative, so it rises through zero. Newton's method finds the zero in the
+    variable ρ/(ρ + ρ₀), which stays useful at both ends; where it leaves the bracket, bisection of log ρ steps in.
     """
     d2, pull, load, reach = scale * scale, scale * shift, shift * shift, g * g
     tilt = reach * d2
-    start = reach.sum(axis=1) / tilt.sum(axis=1)  # ρ₀
-    low, high = _TINY / d2.max(axis=1), 1.0 / _TINY / d2.min(axis=1)
-    rho = start
+    rho = start = reach.sum(axis=1) / tilt.sum(axis=1)  # ρ₀
+    low, high = _NEGLIGIBLE / d2.max(axis=1), 1.0 / _NEGLIGIBLE / d2.min(axis=1)
     for _ in range(_ITERATIONS):
         wide = rho[:, None]
         inverse = 1.0 / (1.0 + wide * d2)
@@ -87,8 +86,7 @@ def _balance(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
         low, high = np.where(below, rho, low), np.where(below, high, rho)
         move = gap / slope * (start / (start + rho))
         newton = (rho - move) / (1.0 + move / start)
-        newton = np.where((newton > low) & (newton < high), newton, np.sqrt(low * high))
-        rho = np.where(moving, newton, rho)
+        rho = np.where(moving, np.where((newton > low) & (newton < high), newton, np.sqrt(low * high)), rho)
     return rho, slack < 0.0
 
 
@@ -120,10 +118,10 @@ def maximise_in_ball(quadratic: Floats, linear: Floats) -> Floats:
 
 
 def maximise_diagonal(values: Floats, c: Floats) -> Floats:
-    """The same for Q = diag(values), with the values in rising order.
+    """`maximise_in_ball` for Q = diag(values), with the values in rising order.
 
-    x = (νI − Q)⁻¹c with ν ≥ λ_max solves it; in the hard case, where ν = λ_max leaves ‖x‖ < 1, the rest goes along the
-    leading axis.
+    x = (νI − Q)⁻¹c with ν ≥ λ_max solves it. In the hard case, where ν = λ_max leaves ‖x‖ < 1, the rest goes along
+    the leading axis.
     """
     gap = values[..., -1:] - values
     above = secular(c, gap)  # ν − λ_max

@@ -197,7 +197,7 @@ def _most(groups: Sequence[Group]) -> list[Group]:
 def _where(found: Audit) -> str:
     by_source, by_time = found.certificate.sources, found.certificate.groups
     if not by_source and not by_time:
-        return "What is proved are rewards outside the honest range, wherever they are."
+        return "The proof rests on rewards outside the honest range alone."
     words = (
         "The proof is about the total. Where the corruption sits is another matter: of all explanations of the log, "
         "the one that takes least corruption places it as shown here. Others may place it elsewhere."
@@ -205,7 +205,7 @@ def _where(found: Audit) -> str:
     if found.sources and not by_source:
         words += " It is blocks of rounds that contradict each other; the sources, as wholes, hardly do."
     if by_source and by_time:
-        words += " By source and by time are two views of one log, and not to be added."
+        words += " The amounts by source and by time are two views of one log; don't add them up."
     return words
 
 
@@ -218,14 +218,16 @@ def _source_table(found: Audit) -> Grid:
     if found.certificate.sources:
         header += ["attributed corruption", "voice in the proof"]
         words = (
-            "The voice says how much a source matters in the proof, from 0 to 1; honest ones, which others are "
-            "measured by, have one too."
+            "The voice says how much a source matters in the proof, from 0 to 1. Honest sources, with which others are "
+            "compared, have one too."
         )
         most = max(one.placed or 0.0 for one in found.sources)
         for row, one in zip(rows, found.sources, strict=True):
             row += [_amount(one.placed or 0.0, most), f"{one.voice:.2f}"]
     limit = found.settings.sources
-    return Grid(header, rows, words + (f" Beyond the first {limit:,}, all are one." if len(rows) > limit else ""))
+    return Grid(
+        header, rows, words + (f" Sources beyond the first {limit:,} count as one." if len(rows) > limit else "")
+    )
 
 
 def _amount(value: float, most: float) -> str:
@@ -257,14 +259,14 @@ def _method(found: Audit) -> list[Block]:
     settings, columns = found.settings, found.columns
     words = (
         "The rounds are cut into groups, by time and by source. Each group alone says where the parameter of the "
-        "rewards must lie, up to noise; how far these places are apart is how much corruption there must be. "
+        "rewards must lie, up to noise. The farther these places are apart, the more corruption there must be. "
         "`docs/monitor.md` has the proof.\n\n"
         f"This holds with probability {1.0 - settings.delta:g}, however often one looks, if: (1) an honest reward is a "
         "fixed linear function of the features plus noise; (2) given the past, that noise is sub-Gaussian with the "
         f"declared scale; (3) the parameter's norm is at most {settings.parameter_bound:g}; (4) the rows stand in the "
-        "order of the decisions, and actions were chosen without knowing the noise to come; (5) rewards go missing "
-        "whatever they would have been. A drift of the world, or rewards that are not linear in these features, look "
-        "like corruption."
+        "order of the decisions, and actions were chosen without knowing the noise to come; (5) whether a "
+        "reward is missing does not depend on what it would have been. A drift of the world, or rewards that are not "
+        "linear in these features, look like corruption."
     )
     facts = {
         "log": f"{found.path.name} ({found.kind})",
@@ -273,7 +275,7 @@ def _method(found: Audit) -> list[Block]:
         "reward": columns.reward,
         "noise's scale": f"{settings.noise:g}" if columns.sigma is None else f"of each row, in {columns.sigma}",
         "source": columns.source or "not told apart",
-        "order": f"by {columns.time}, which never falls" if columns.time else "as in the file, which nothing checked",
+        "order": f"by {columns.time}, which never falls" if columns.time else "as in the file; not checked",
         "honest rewards": "anywhere"
         if settings.reward_range is None
         else "from {:g} to {:g}".format(*settings.reward_range),

@@ -191,8 +191,8 @@ def _notes(log: DecisionLog) -> list[str]:
     if missing:
         found.append(
             f"{missing:,} of {len(log):,} decisions have no reward ({outcomes['pending']:,} pending, "
-            f"{outcomes['lost']:,} lost) and are left out. The estimates hold only if rewards go missing whatever "
-            "action was taken and whatever they would have been."
+            f"{outcomes['lost']:,} lost) and are left out. The estimates hold only if whether a reward is missing "
+            "depends neither on the action nor on what the reward would have been."
         )
     if outcomes["default"]:
         found.append(f"{outcomes['default']:,} rewards are the default, which counts as a reward.")
@@ -210,14 +210,14 @@ def _doubts(name: str, weights: Floats) -> list[str]:
     found, size = [], effective_size(weights)
     if size < _FEW:
         found.append(
-            f"{name}: the weights leave an effective size of {size:.0f}; with so few that tell, intervals can "
-            "be too short. Explore more, or wait for more decisions."
+            f"{name}: the weights leave an effective size of {size:.0f}; with so few, intervals can be too short. "
+            "Explore more, or wait for more decisions."
         )
     error = float(weights.std(ddof=1)) / len(weights) ** 0.5
     if size >= _FEW and abs(weights.mean() - 1.0) > max(_STRANGE * error, 1e-6):
         found.append(
-            f"{name}: the mean weight is {weights.mean():.3f} ± {error:.3f} and should be 1: the propensities in this "
-            "log are not those that its actions were drawn by, or rewards go missing with some actions more than with "
-            "others."
+            f"{name}: the mean weight is {weights.mean():.3f} ± {error:.3f} and should be 1. Either the propensities "
+            "in this log are not the probabilities with which its actions were drawn, or rewards are missing more "
+            "often for some actions than for others."
         )
     return found
