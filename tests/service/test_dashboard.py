@@ -27,9 +27,9 @@ from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
 from robandit.service.pages import dashboard, docs
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, append
+from robandit.service.stores.store import Bandit, Item, LogEntry, append
 from robandit.wire.events import Proved, Rewarded
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings
 
 QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 LIE = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
@@ -99,16 +99,16 @@ def follow(server: Server, line: str) -> tuple[int, Any]:
     return server.ask(method, path, body)
 
 
-def write_log(path: Path, bandits: dict[str, Settings], *, rounds: int = 60, liar: str = "") -> None:
+def write_log(path: Path, bandits: dict[str, BanditSettings], *, rounds: int = 60, liar: str = "") -> None:
     """A store of bandits that were busy in the last minute, of which one has a proof of corruption."""
     store, rng, now = SQLiteStore(path), np.random.default_rng(1), time.time()
     for number, (name, settings) in enumerate(bandits.items(), 1):
         append(store, [Bandit(number, name, msgspec.json.encode(settings), 7, now)])
-        learner, items = Learner(settings, 7), []
+        learner, items = Learner(settings, 7), list[Item]()
 
-        def put(event: Any, number: int = number, learner: Learner = learner, items: list[Any] = items) -> None:
+        def put(event: Any, number: int = number, learner: Learner = learner, items: list[Item] = items) -> None:
             learner.apply(event)
-            items.append(Entry(number, learner.place, event))
+            items.append(LogEntry(number, learner.place, event))
 
         for t in range(rounds):
             features = rng.uniform(-1, 1, (3, settings.dim)) / settings.dim**0.5
@@ -200,9 +200,9 @@ def test_a_newcomer_is_told_what_to_do(server: Server, browser: Browser) -> None
 
 
 BANDITS = {
-    "plain": Settings(dim=2, policy="oful", noise_range=0.5),
-    "levels": Settings(dim=2, policy="multi-level-weighted-oful", noise_range=0.5, horizon=100),
-    "wide": Settings(dim=100, noise_range=0.5),
+    "plain": BanditSettings(dim=2, policy="oful", noise_range=0.5),
+    "levels": BanditSettings(dim=2, policy="multi-level-weighted-oful", noise_range=0.5, horizon=100),
+    "wide": BanditSettings(dim=100, noise_range=0.5),
 }
 
 

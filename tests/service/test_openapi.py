@@ -15,7 +15,7 @@ from robandit.cli import main
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
-from robandit.wire.types import TOLD, Settings
+from robandit.wire.types import NEED_CORRUPTION, BanditSettings
 
 pytest.importorskip("schemathesis")
 
@@ -77,8 +77,8 @@ def test_it_asks_for_keys_only_where_they_are_needed() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_must_be_told_the_corruption(policy: str) -> None:
-    if policy in TOLD:
+    if policy in NEED_CORRUPTION:
         with pytest.raises(ValueError, match=f"policy {policy} must be told `corruption`"):
-            Settings(dim=2, policy=policy)
+            BanditSettings(dim=2, policy=policy)
     else:
-        assert Learner(Settings(dim=2, policy=policy), 7).policy.rounds == 0
+        assert Learner(BanditSettings(dim=2, policy=policy), 7).policy.rounds == 0

@@ -14,7 +14,7 @@ import pytest
 from power import FailOn, Op, Shim, Watch, disk_after, disks_after, put
 
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, Snapshot, StoreError, events
+from robandit.service.stores.store import Bandit, LogEntry, Snapshot, StoreError, events
 from robandit.service.stores.store import append as commit
 from robandit.wire.events import Decided, Event, Rewarded
 
@@ -70,8 +70,8 @@ def _decided(rng: random.Random, round_: int) -> Decided:
     )
 
 
-def entries(group: Sequence[Event], after: int) -> list[Entry]:
-    return [Entry(1, after + i, event) for i, event in enumerate(group, 1)]
+def entries(group: Sequence[Event], after: int) -> list[LogEntry]:
+    return [LogEntry(1, after + i, event) for i, event in enumerate(group, 1)]
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def record(folder: Path, synchronous: str, commits: int = 200) -> History:
 
 
 def write(
-    store: SQLiteStore, history: History, commits: int, append: Callable[[SQLiteStore, list[Entry]], None]
+    store: SQLiteStore, history: History, commits: int, append: Callable[[SQLiteStore, list[LogEntry]], None]
 ) -> None:
     """A bandit and its events."""
     rng = random.Random(7)
@@ -114,7 +114,7 @@ def write(
                 commit(store, [], [Snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))])
 
 
-def insist(store: SQLiteStore, new: list[Entry]) -> None:
+def insist(store: SQLiteStore, new: list[LogEntry]) -> None:
     """Append, and once more if that fails; unless the events are there, for then a checkpoint failed after them."""
     try:
         commit(store, new)

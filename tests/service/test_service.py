@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import random
+import re
 import shlex
 import signal
 import socket
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +28,18 @@ import numpy as np
 import pytest
 
 from robandit.cli import main
+from robandit.monitor.certificate import Certificate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.service.hub import Hub, Refused
 from robandit.service.keys import Keys, new_key
 from robandit.service.learner import Learner
-from robandit.service.log_lines import Lines
+from robandit.service.log_lines import JsonLines
 from robandit.service.looker import Looker, look
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, Snapshot, Store, StoreError, append, events
+from robandit.service.stores.store import Bandit, LogEntry, Snapshot, Store, StoreError, append, events
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode, encode
-from robandit.wire.types import Action, Choice, Feedback, Settings
+from robandit.wire.types import Action, BanditSettings, Choice, Feedback
 
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
 SHOP = {"dim": 3, "noise_range": 0.5}
@@ -112,19 +115,19 @@ def menu(rng: np.random.Generator, number: int = 4, dim: int = 3) -> list[dict[s
 
 
 def log_of(hub: Hub, name: str) -> Iterator[Event]:
-    return events(hub._store, hub.wards[name].entry.number)
+    return events(hub._store, hub.bandits[name].record.number)
 
 
 def check_fold(store: Store) -> dict[str, list[Event]]:
     """Every state is the fold of its log, from nothing as from a snapshot; gives the logs."""
     hub = Hub(store)
-    logs = {name: list(log_of(hub, name)) for name in hub.wards}
-    for name, ward in hub.wards.items():
-        learner = Learner(ward.settings, ward.entry.seed)
+    logs = {name: list(log_of(hub, name)) for name in hub.bandits}
+    for name, bandit in hub.bandits.items():
+        learner = Learner(bandit.settings, bandit.record.seed)
         for event in logs[name]:
             learner.apply(event)
-        assert learner.digest() == ward.learner.digest()
-        assert Learner.restore(ward.settings, ward.entry.seed, learner.snapshot()).digest() == learner.digest()
+        assert learner.digest() == bandit.learner.digest()
+        assert Learner.restore(bandit.settings, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
     hub.stop()
     return logs
 
@@ -145,9 +148,9 @@ def test_a_day_in_the_shop(server: Server, tmp_path: Path) -> None:
     assert server.ask("POST", "/v1/bandits/shop/decisions", {**offer, "actions": menu(rng, 2)})[0] == 409
     _, second = server.ask("POST", "/v1/bandits/shop/decisions", {"actions": menu(rng)})
     assert second["round"] == 2 and second["decision_id"] != "mine"
-    for reward, status in ((0.5, "accepted"), (0.5, "duplicate"), (0.7, "conflict")):
+    for reward, outcome in ((0.5, "accepted"), (0.5, "duplicate"), (0.7, "conflict")):
         answer = server.ask("POST", "/v1/bandits/shop/rewards", {"decision_id": "mine", "reward": reward})
-        assert answer == (200, {"results": [{"decision_id": "mine", "status": status}]})
+        assert answer == (200, {"results": [{"decision_id": "mine", "status": outcome}]})
     several = [{"decision_id": name, "reward": 0.1} for name in ("nobody", second["decision_id"], "mine")]
     _, answer = server.ask("POST", "/v1/bandits/shop/rewards", several)
     assert [one["status"] for one in answer["results"]] == ["unknown", "accepted", "conflict"]
@@ -289,7 +292,7 @@ def test_its_own_log_is_json(tmp_path: Path) -> None:
     record = logging.LogRecord(
         "here", logging.ERROR, "", 0, 'a "quoted"\nname', None, (ValueError, ValueError(1), None)
     )
-    line = json.loads(Lines().format(record))
+    line = json.loads(JsonLines().format(record))
     assert line["text"] == 'a "quoted"\nname' and "ValueError: 1" in line["trace"]
 
 
@@ -505,7 +508,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
     """By the service's clock, which never goes back; the default is applied once, and late rewards are refused."""
     now = [1000.0]
     hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
-    settings = Settings(dim=3, noise_range=0.5, reward_window=60.0, default_reward=default)
+    settings = BanditSettings(dim=3, noise_range=0.5, reward_window=60.0, default_reward=default)
 
     async def later(seconds: float) -> None:
         now[0] += seconds
@@ -526,7 +529,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
     log = list(log_of(hub, "shop"))
     assert [type(event) for event in log] == [Decided, Decided, Rewarded, Closed]
     assert [event.at for event in log] == sorted(event.at for event in log)
-    learner = hub.wards["shop"].learner
+    learner = hub.bandits["shop"].learner
     assert (learner.rewards, learner.defaults, learner.lost) == (1, default is not None, default is None)
     assert learner.policy.updates == 1 + (default is not None)
     hub.stop()
@@ -537,7 +540,7 @@ def test_ids_that_come_again(tmp_path: Path) -> None:
     """Within a batch, after the window, and in another bandit."""
     now = [1000.0]
     hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
-    settings = Settings(dim=3, noise_range=0.5, reward_window=60.0)
+    settings = BanditSettings(dim=3, noise_range=0.5, reward_window=60.0)
 
     def rewards(name: str, *values: float, bandit: str = "shop") -> Callable[[], Any]:
         return lambda: hub.reward(bandit, [Feedback(decision_id=name, reward=value) for value in values])
@@ -572,12 +575,12 @@ def test_ids_that_come_again(tmp_path: Path) -> None:
 def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
     hub = Hub(SQLiteStore(tmp_path / "log.db"))
     names = [f"d{i}" for i in range(6)]
-    calls: list[Callable[[], Any]] = [lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7)]
-    calls += [lambda name=name: hub.decide("shop", offer(name)) for name in names]  # type: ignore[misc]
+    calls: list[Callable[[], Any]] = [lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7)]
+    calls += [partial(hub.decide, "shop", offer(name)) for name in names]
     for name in ("d2", "d1", "d4", "d0"):
-        calls.append(lambda name=name: hub.reward("shop", [Feedback(decision_id=name, reward=0.1)]))  # type: ignore[misc]
+        calls.append(partial(hub.reward, "shop", [Feedback(decision_id=name, reward=0.1)]))
     working(hub, *calls)
-    learner = hub.wards["shop"].learner
+    learner = hub.bandits["shop"].learner
     assert learner.monitor.rounds == 3  # d3 is still open
     expected = [event.features for event in log_of(hub, "shop") if isinstance(event, Decided)][:3]
     gram = learner.monitor.state()["arrays"]["past_gram"][0, 0]
@@ -589,22 +592,22 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     """It is found on a copy, written down, and there after a restart; looking changes nothing else."""
     hub, rng = Hub(SQLiteStore(tmp_path / "log.db")), np.random.default_rng(5)
-    settings = Settings(dim=3, noise_range=0.5, noise=0.05)
+    settings = BanditSettings(dim=3, noise_range=0.5, noise=0.05)
     calls: list[Callable[[], Any]] = [lambda: hub.create("shop", settings, 7)]
     answers: dict[str, Any] = {}
 
     async def visit(t: int) -> None:
         shown = Choice(actions=[Action(one["id"], one["features"]) for one in menu(rng)], decision_id=f"v{t}")
         answers[f"v{t}"] = await hub.decide("shop", shown)
-        features = np.frombuffer(hub.wards["shop"].learner.pending[f"v{t}"].features)
+        features = np.frombuffer(hub.bandits["shop"].learner.pending[f"v{t}"].features)
         mean = float(features @ [0.6, 0.3, 0.5]) + rng.normal(0.0, 0.05)
         await hub.reward("shop", [Feedback(decision_id=f"v{t}", reward=-mean if 150 <= t < 200 else mean)])
 
-    calls += [lambda t=t: visit(t) for t in range(300)]  # type: ignore[misc]
+    calls += [partial(visit, t) for t in range(300)]
     before: list[str] = []
 
     async def remember() -> None:
-        before.append(hub.wards["shop"].learner.monitor.state()["arrays"]["by_time"].tobytes().hex())
+        before.append(hub.bandits["shop"].learner.monitor.state()["arrays"]["by_time"].tobytes().hex())
 
     working(hub, *calls, remember, hub.look, remember)
     assert before[0] == before[1]
@@ -614,9 +617,14 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert isinstance(log[-1], Proved) and log[-1].lower_bound == found.lower_bound
-    again = Hub(SQLiteStore(tmp_path / "log.db"), look=lambda state: replace(look(state), lower_bound=99.0))
+
+    def see_more(state: dict[str, Any]) -> Certificate | None:  # as another machine or version might
+        seen = look(state)
+        return seen and replace(seen, lower_bound=99.0)
+
+    again = Hub(SQLiteStore(tmp_path / "log.db"), look=see_more)
     assert again.status("shop").certificate == found
-    working(again, again.look)  # as another machine or version might see it
+    working(again, again.look)
     assert again.status("shop").certificate.lower_bound == 99.0 and again.broken is None
     again.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
@@ -626,13 +634,13 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
 def test_a_snapshot_of_no_use_is_done_without(body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One of another version, say: the log is the truth."""
     hub = Hub(SQLiteStore(tmp_path / "log.db"))
-    calls = [lambda i=i: hub.decide("shop", offer(f"d{i}")) for i in range(5)]  # type: ignore[misc]
-    working(hub, lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7), *calls)
-    digest = hub.wards["shop"].learner.digest()
+    calls = [partial(hub.decide, "shop", offer(f"d{i}")) for i in range(5)]
+    working(hub, lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7), *calls)
+    digest = hub.bandits["shop"].learner.digest()
     append(hub._store, [], [Snapshot(1, 5, body)])
     hub._store.close()
     again = Hub(SQLiteStore(tmp_path / "log.db"))
-    assert again.wards["shop"].learner.digest() == digest and "of no use" in caplog.text
+    assert again.bandits["shop"].learner.digest() == digest and "of no use" in caplog.text
     again.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
 
@@ -658,14 +666,14 @@ def test_looks_in_another_process(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
     """And is the fold of its log, from the middle of it as from its beginning."""
-    more = {"corruption": 2.0} if policy in ("robust-weighted-oful", "robust-lin-ts") else {}
-    settings = Settings(dim=2, policy=policy, noise_range=0.5, horizon=200, **more)
+    more: dict[str, Any] = {"corruption": 2.0} if policy in ("robust-weighted-oful", "robust-lin-ts") else {}
+    settings = BanditSettings(dim=2, policy=policy, noise_range=0.5, horizon=200, **more)
     hub = Hub(SQLiteStore(tmp_path / "log.db"))
     calls: list[Callable[[], Any]] = [lambda: hub.create("shop", settings, 7)]
     for i in range(12):
-        calls.append(lambda i=i: hub.decide("shop", offer(f"d{i}", 2)))  # type: ignore[misc]
+        calls.append(partial(hub.decide, "shop", offer(f"d{i}", 2)))
         if i % 3:
-            calls.append(lambda i=i: hub.reward("shop", [Feedback(decision_id=f"d{i}", reward=0.1 * i)]))  # type: ignore[misc]
+            calls.append(partial(hub.reward, "shop", [Feedback(decision_id=f"d{i}", reward=0.1 * i)]))
     found = working(hub, *calls)
     assert not [one for one in found if isinstance(one, Exception)]
     append(hub._store, [], [Snapshot(1, 0, b"")])  # which a crash may have left behind; the next replaces it
@@ -676,10 +684,11 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_it(tmp_path: Path) -> None:
     """What can't be written is not acknowledged, and nothing is after that; what was, is there."""
-    hub = Hub(SQLiteStore(tmp_path / "log.db"))
-    hub._store._db.pragma("max_page_count", 40)
-    calls = [lambda i=i: hub.decide("shop", offer(f"d{i}")) for i in range(2000)]  # type: ignore[misc]
-    found = working(hub, lambda: hub.create("shop", Settings(dim=3, noise_range=0.5), 7), *calls)[1:]
+    store = SQLiteStore(tmp_path / "log.db")
+    store._db.pragma("max_page_count", 40)
+    hub = Hub(store)
+    calls = [partial(hub.decide, "shop", offer(f"d{i}")) for i in range(2000)]
+    found = working(hub, lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7), *calls)[1:]
     refused = [one for one in found if isinstance(one, Refused)]
     assert refused and all(one.status == 503 for one in refused) and hub.broken is not None
     answered = [one for one in found if not isinstance(one, Refused)]
@@ -697,9 +706,9 @@ def test_nobody_waits_for_a_service_that_can_not_write(tmp_path: Path, monkeypat
         time.sleep(0.3)
         raise StoreError("the disk is gone")
 
-    async def two_ask() -> list[Any]:
+    async def two_ask() -> Sequence[Any]:
         work = asyncio.create_task(hub.work())
-        await hub.create("shop", Settings(dim=3, noise_range=0.5), 7)
+        await hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7)
         monkeypatch.setattr(hub._store, "commit", fail)
         first = asyncio.create_task(hub.decide("shop", offer("first")))
         await asyncio.sleep(0.1)
@@ -717,10 +726,10 @@ def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "log.db")
     append(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
     one = Decided(id="d", round=1, at=0.0, actions=["a"], index=0, features=[0.1], sigma=0.5, level=0, propensity=1.0)
-    append(store, [Entry(1, 1, one), Entry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
+    append(store, [LogEntry(1, 1, one), LogEntry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
     for event in (one, Rewarded(id="d", at=1.0, reward=2.0), Closed(id="d", at=1.0)):
         with pytest.raises(StoreError, match="UNIQUE"):
-            append(store, [Entry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), Entry(1, 4, event)])
+            append(store, [LogEntry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), LogEntry(1, 4, event)])
     assert len(list(events(store, 1))) == 2  # all or nothing
     store.close()
 
@@ -760,9 +769,9 @@ def test_a_key_has_a_rate() -> None:
 def test_the_five_minutes_of_the_docs(server: Server) -> None:
     """Every curl of docs/service.md, against a service that was started as the page says."""
     page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    lines = [shlex.split(line[2:]) for line in page.splitlines() if line.startswith("$ curl")]
+    (console,) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     answers = []
-    for words in lines:
+    for words in map(shlex.split, re.split(r"^\$ curl", console, flags=re.MULTILINE)[1:]):
         (address,) = [word for word in words if word.startswith("localhost:8000")]
         method = words[words.index("-X") + 1] if "-X" in words else "GET"
         body = words[words.index("-d") + 1].encode() if "-d" in words else None
@@ -781,4 +790,4 @@ def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
         *("/metrics", "/health", "/ready", "/openapi.json"),
     }
     page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in Settings.__struct_fields__)
+    assert all(f"`{name}`" in page for name in BanditSettings.__struct_fields__)

@@ -18,7 +18,7 @@ from test_service import check_fold, log_of
 from robandit.service.hub import Hub, Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.events import Closed, Decided, Rewarded
-from robandit.wire.types import Action, Choice, Chosen, Feedback, Settings
+from robandit.wire.types import Action, BanditSettings, Choice, Chosen, Feedback
 
 WINDOW = 60.0
 NAMES = st.sampled_from(["shop", "Shop", "other"])
@@ -26,9 +26,9 @@ IDS = st.sampled_from(["a", "A", "é", "e\u0301", "\0", "x" * 128])
 REWARDS = st.sampled_from([0.0, -0.0, 0.5, -1.0, 1e9, 5e-324])
 SOURCES = st.sampled_from([None, "", "web", "\0"])
 SETTINGS = {
-    "shop": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, default_reward=0.25, sources=1),
-    "Shop": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="multi-level-weighted-oful", horizon=3),
-    "other": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="lin-ts", exploration=0.5),
+    "shop": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, default_reward=0.25, sources=1),
+    "Shop": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="multi-level-weighted-oful", horizon=3),
+    "other": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="lin-ts", exploration=0.5),
 }
 
 
@@ -146,23 +146,23 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        before = {name: ward.learner.digest() for name, ward in self.hub.wards.items()}
+        before = {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()}
         self._close()
         self._open()
-        assert {name: ward.learner.digest() for name, ward in self.hub.wards.items()} == before
+        assert {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()} == before
 
     @invariant()
     def all_is_counted_once(self) -> None:
-        for name, ward in self.hub.wards.items():
-            learner, known = ward.learner, self.known[name]
+        for name, bandit in self.hub.bandits.items():
+            learner, known = bandit.learner, self.known[name]
             assert learner.policy.rounds == len(known.answers) and list(learner.pending) == list(known.pending)
             closed = sum(reward is None for reward in known.final.values())
-            counts = (closed, 0) if ward.settings.default_reward is not None else (0, closed)
+            counts = (closed, 0) if bandit.settings.default_reward is not None else (0, closed)
             assert (learner.rewards, learner.defaults, learner.lost) == (len(known.final) - closed, *counts)
 
     def teardown(self) -> None:
-        for name, ward in self.hub.wards.items():
-            known, log = self.known[name], list(log_of(self.hub, ward.entry.name))
+        for name, bandit in self.hub.bandits.items():
+            known, log = self.known[name], list(log_of(self.hub, bandit.record.name))
             assert [one.id for one in log if isinstance(one, Decided)] == list(known.answers)
             got = [(one.id, one.reward) for one in log if isinstance(one, Rewarded)]
             assert sorted(got) == sorted((one, reward) for one, reward in known.final.items() if reward is not None)
