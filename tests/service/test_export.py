@@ -1,4 +1,4 @@
-"""The log as Parquet, over HTTP: all that is in it, little memory, and nothing left behind."""
+"""The log as Parquet over HTTP: it is complete, takes little memory, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def here() -> bool:
 
 
 def rows_of(events: list[Event]) -> list[dict[str, Any]]:
-    """What the rows should be, one by one."""
+    """The rows that the file should have."""
     fate = {event.id: event for event in events if isinstance(event, (Rewarded, Closed))}
     rows = []
     for event in (event for event in events if isinstance(event, Decided)):
@@ -130,7 +130,7 @@ class Client:
 
 
 async def shop(path: Path, then: Callable[[Client], Any]) -> None:
-    """A service with a bandit and a few decisions; ``then`` asks it something."""
+    """Make a service with a bandit and a few decisions, and let ``then`` ask it something."""
     hub = Hub(SQLiteStore(path))
     work = asyncio.create_task(hub.work())
     await hub.create("shop", BanditSettings(dim=2, exploration=0.5), 1)
@@ -177,7 +177,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """The temporary files that were made, in a folder that can be looked at."""
+    """The temporary files that are made, in a folder of the test's own."""
     files: list[Any] = []
     (tmp_path / "tmp").mkdir()
 
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_and_a_stop(tmp_path: Path, opened: list[Any], monke
 
 
 def many(number: int, actions: int = 5) -> Callable[[], AsyncIterator[list[bytes]]]:
-    """The pages of a long log, each made when it is asked for; rewards come 2500 decisions late."""
+    """The pages of a long log, each made when it is asked for. Rewards come 2500 decisions late."""
     rng = np.random.default_rng(1)
     offer = rng.normal(size=(actions, 5))
     fixed: dict[str, Any] = {
@@ -259,7 +259,7 @@ def many(number: int, actions: int = 5) -> Callable[[], AsyncIterator[list[bytes
 
 
 async def _exported(number: int) -> tuple[int, float]:
-    """The bytes of the file, and the longest time that the loop was held."""
+    """The bytes of the file, and the longest time for which the event loop was blocked."""
     gaps = [0.0]
 
     async def tick() -> None:

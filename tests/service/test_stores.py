@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import apsw
 import pytest
 
 from robandit.service.stores import open_store
 from robandit.service.stores.checks import check_store
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Item, LogEntry, Snapshot, StoreError, append
+from robandit.service.stores.store import Bandit, Item, LogEntry, Snapshot, StoreError, append, events
+from robandit.wire.events import Closed, Decided, Rewarded, decode, encode
 
 
 def test_sqlite_keeps_every_promise(tmp_path: Path) -> None:
@@ -109,3 +111,34 @@ def test_a_closed_store_must_refuse(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match="acknowledges a write"):
         check_store(lambda: Silent(tmp_path / "log.db"))
+
+
+def test_an_event_can_not_be_written_twice(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "log.db")
+    append(store, [Bandit(1, "shop", b"{}", 7, 0.0)])
+    one = Decided(id="d", round=1, at=0.0, actions=["a"], index=0, features=[0.1], sigma=0.5, level=0, propensity=1.0)
+    append(store, [LogEntry(1, 1, one), LogEntry(1, 2, Rewarded(id="d", at=0.0, reward=1.0))])
+    for event in (one, Rewarded(id="d", at=1.0, reward=2.0), Closed(id="d", at=1.0)):
+        with pytest.raises(StoreError, match="UNIQUE"):
+            append(store, [LogEntry(1, 3, Rewarded(id="fine", at=0.0, reward=1.0)), LogEntry(1, 4, event)])
+    assert len(list(events(store, 1))) == 2  # all or nothing
+    store.close()
+
+
+def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(StoreError, match=r"3\.51\.2 can lose commits"):
+        SQLiteStore(tmp_path / "log.db")
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.db").write_text("this is a letter, and not a database " * 100)
+    with pytest.raises(StoreError, match="can't open"):
+        SQLiteStore(tmp_path / "log.db")
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-300, -0.0, 1 / 3, 2.0**53 + 2, 1.7976931348623157e308])
+def test_numbers_survive_the_log(value: float) -> None:
+    event = Rewarded(id="x", at=value, reward=value)
+    again = decode(encode(event))
+    assert again == event and str(again.at) == str(value)
