@@ -86,7 +86,7 @@ def _bandits() -> dict[str, Any]:
     create = _call("Create a bandit, or confirm that it exists as described", _ref(Status), Creation)
     create["responses"] |= _responses({201: "The bandit was created."}, _ref(Status))
     create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
-    decide = _call("Choose one of these actions", _ref(Chosen), Choice, _UNKNOWN)
+    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _UNKNOWN)
     decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
     reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
     content = reward["requestBody"]["content"]["application/json"]
@@ -120,7 +120,7 @@ def _service() -> dict[str, Any]:
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
         "/health": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
-        "/openapi.json": {"get": _open("Read this document; needs no key", {"type": "object"})},
+        "/openapi.json": {"get": _open("Read the OpenAPI document; needs no key", {"type": "object"})},
     }
 
 

@@ -139,7 +139,7 @@ def _bounds(schema: Schema) -> str:
 
 
 def _number(value: float) -> str:
-    return "2⁵³" if value == 2**53 else f"{value:,g}".replace("e+0", "e").replace("-", "−")
+    return "2⁵³" if value == 2**53 else f"{value:,g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−")
 
 
 def _names(schema: Schema, schemas: dict[str, Schema]) -> Iterator[str]:
