@@ -1,6 +1,7 @@
 """robandit's policies as learners of coba (https://coba-docs.readthedocs.io), in coba's own experiments.
 
-Run it, with `pip install robandit coba`: two of ours beside coba's LinUCB and chance, on coba's linear environments.
+Install it with `pip install robandit coba` and run it: it compares two of our policies with coba's LinUCB and with
+random play, in coba's linear environments.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import robandit
 
 
 class RobanditLearner(coba.Learner):
-    """Any policy of robandit. Propensities are exact, so its logs serve coba's off-policy estimates.
+    """A learner that plays any policy of robandit. Its propensities are exact, so its logs serve off-policy estimates.
 
-    ``features`` are coba's: "a" the features of an action, "xa" their products with the context's, 1 a constant. The
-    rest are the policy's settings; ``dim`` is found out from the first actions. The norm of what the features make
-    of an action must not exceed ``action_bound``.
+    ``features`` are written as coba does: "a" for the features of an action, "xa" for their products with the
+    context's, 1 for a constant. The rest are the policy's settings; ``dim`` follows from the first actions. The norm of
+    an action's encoded features must not exceed ``action_bound``.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class RobanditLearner(coba.Learner):
         return {"family": self._kind.__name__, "features": list(self._features), **self._settings}
 
     def predict(self, context: Any, actions: Sequence[Any]) -> tuple[Any, float, dict[str, Any]]:
-        """An action, its probability, and what `learn` needs besides."""
+        """Choose an action; return it, its probability, and what `learn` needs besides."""
         shown = self._show(context, actions)
         decision = self._ready(shown).choose(shown, propensity=True)
         return actions[decision.index], decision.propensity, {"decision": decision}
@@ -50,7 +51,7 @@ class RobanditLearner(coba.Learner):
         probability: float,
         decision: robandit.Decision | None = None,
     ) -> None:
-        """Learn from a choice of its own; or, without a decision, from someone else's as coba logged it."""
+        """Learn from its own choice or, without a decision, from someone else's that coba logged."""
         if decision is not None and self._policy is not None:
             self._policy.update(decision, reward)
         else:
@@ -69,12 +70,14 @@ class RobanditLearner(coba.Learner):
         return np.array([self._encoder.encode(x=context or [], a=action) for action in actions], dtype=float)
 
     def _ready(self, shown: np.ndarray) -> robandit.Policy:
+        """The policy, which is made when the first actions come."""
         if self._policy is None:
             self._policy = self._kind(dim=shown.shape[1], **self._settings)
         return self._policy
 
 
 def main(interactions: int = 1000) -> None:
+    """Print the mean reward of each learner."""
     environments = coba.Environments.from_linear_synthetic(
         interactions, n_actions=10, n_context_features=0, n_action_features=5, seed=[1, 2, 3]
     )

@@ -1,18 +1,18 @@
 """A shop under click fraud: a plain and a robust bandit, served side by side, see the same visitors.
 
     pip install 'robandit[serve,client]' tqdm
-    python examples/shop.py --hold          # look at the dashboard while it runs, and after that
-    python examples/shop.py --seeds 20      # the table of docs/client.md, without a service; minutes
+    python examples/shop.py --hold          # watch the dashboard while it runs, and afterwards
+    python examples/shop.py --seeds 20      # the table of docs/client.md, without a service; takes minutes
 
-The shop has just opened. Each visit brings eight products of five features, the bandit shows one, and the reward is
-1 for a click and 0 for none. After 8 % of the visits a rival's click farm comes, for a fifth of the time: seven visits
-of ten are then bots, all of them by way of the partner site. A bot is traffic like any other: it is shown what the
-bandit chooses, clicks if that is the rival's, which genuine visitors like least, and never clicks on anything else. The
-shop can't tell bots from visitors. Then they are gone, and what they taught is still there.
+The shop has just opened. In each visit the bandit shows one of eight products with five features each. The reward is 1
+for a click and 0 for none. After 8 % of the visits a rival's click farm arrives and stays for a fifth of all visits.
+Seven visits of ten are then bots, and all bots come by way of the partner site. The shop can't tell bots from visitors:
+a bot is shown what the bandit chooses, like everyone. It clicks on the rival's products, which genuine visitors like
+least, and on nothing else. Then the bots are gone, and what they taught is still there.
 
-The plain bandit is OFUL, at the scale of its radius that does it best here of 1, 0.25 and 0.1. The robust one is
-CW-OFUL, which gives less weight to rewards of products that it knows little about; it is not told how much is corrupt.
-What both lose over many seeds, and where robustness buys nothing, is in docs/client.md.
+The plain bandit is OFUL, with the best radius scale here of 1, 0.25 and 0.1. The robust bandit is CW-OFUL, which gives
+little weight to the rewards of products that it knows little about. It is not told how much is corrupt. docs/client.md
+shows what both lose over many seeds, and where robustness buys nothing.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ from tqdm import tqdm
 
 from robandit import Client, CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings
 
 WORTH = np.array([0.3, 0.5, 0.4, 0.2, -0.3])
-"""What makes visitors click: any product, how well it fits the visitor, its discount, its rating; and the rival's."""
+"""Worth of the features to visitors: a constant, the fit to the visitor, the discount, the rating, and being the
+rival's."""
 PRODUCTS, RIVALS = 8, 0.25
-"""On offer in a visit, and the share of them that are the rival's."""
+"""Number of products on offer in a visit, and the share of them that are the rival's."""
 SOURCES, TRAFFIC = ("web", "app", "search", "mail", "partner"), (0.25, 0.25, 0.25, 0.15, 0.1)
-"""Where genuine visitors come from."""
+"""Sources of genuine visitors, and the share of each."""
 PHASES = ("before", "during", "after")
 ATTACK = 0.2
-"""Its share of the visits."""
+"""Share of the visits that fall into the attack."""
 GROUP = 10
-"""Visitors who come at the same time."""
+"""Number of visitors who come at the same time."""
 COMMON = {"dim": 5, "noise_range": 1.0, "noise": 0.5, "sources": len(SOURCES)}
-"""A click is within 1 of its mean, and 1/2-sub-Gaussian."""
+"""Settings of both bandits. A click is within 1 of its mean, and 1/2-sub-Gaussian."""
 SHOWN: dict[str, dict[str, Any]] = {
     "plain": {"policy": "oful", "radius_scale": 0.25},
     "robust": {"policy": "cw-oful", "radius_scale": 0.03},
@@ -82,13 +83,13 @@ class Shop:
         self._rival, self._luck = rival[..., 0], rng.random(visits)
 
     def click(self, visit: int, product: int) -> float:
-        """1 or 0. A bot clicks for the rival; a visitor as luck will have it."""
+        """The reward, 1 or 0. A bot clicks on the rival's products, a visitor with the product's mean probability."""
         if self.bot[visit]:
             return float(self._rival[visit, product])
         return float(self._luck[visit] < self.means[visit, product])
 
     def genuine(self, shown: np.ndarray) -> tuple[list[float], float]:
-        """Clicks per 1000 genuine visits in each phase, where these products were shown, and the regret in all."""
+        """Clicks per 1000 genuine visits in each phase if these products are shown, and the regret in all."""
         visits = np.arange(len(shown))
         clicks = self._luck < self.means[visits, shown]
         rates = [1000.0 * float(clicks[~self.bot & (self.phase == phase)].mean()) for phase in range(len(PHASES))]
@@ -96,7 +97,7 @@ class Shop:
         return rates, float(regret.sum())
 
     def groups(self) -> Iterator[range]:
-        """Visits that come at the same time."""
+        """The visits in groups that come at the same time."""
         for start in range(0, len(self.phase), GROUP):
             yield range(start, min(start + GROUP, len(self.phase)))
 
@@ -106,7 +107,7 @@ class Shop:
 
 @contextmanager
 def service(url: str | None) -> Iterator[str]:
-    """The address of a running service, or of one of our own that ends with us."""
+    """The address of a running service; without one, start one that ends with this program."""
     if url is not None:
         yield url
         return
@@ -118,7 +119,7 @@ def service(url: str | None) -> Iterator[str]:
         command = [sys.executable, "-m", "robandit", "serve", "--store", store, "--port", port]
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )  # Ctrl-C is for us
+        )  # Ctrl-C is for this program
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -127,7 +128,7 @@ def service(url: str | None) -> Iterator[str]:
 
 
 def play(client: Client, names: Mapping[str, str], shop: Shop, pace: float | None) -> dict[str, np.ndarray]:
-    """Let all visitors come; gives the products that each bandit showed them."""
+    """Let all visitors come, and return the products that each bandit showed them."""
     shown = {label: np.zeros(len(shop.phase), dtype=int) for label in names}
 
     def visit(label: str, group: range) -> None:
@@ -147,11 +148,11 @@ def play(client: Client, names: Mapping[str, str], shop: Shop, pace: float | Non
 
 
 def show(client: Client, url: str, options: argparse.Namespace) -> None:
-    """Make both bandits, let the visitors come, and say what came of it."""
+    """Create both bandits, let the visitors come, and print the result."""
     shop = Shop(options.visits, options.seed, bots=options.bots, quiet=options.quiet)
-    mark = "" if options.url is None else f"-{int(time.time())}"  # others may have been here before
+    mark = "" if options.url is None else f"-{int(time.time())}"  # the names may be taken there
     names = {label: f"shop-{label}{mark}" for label in SHOWN}
-    for label, name in names.items():  # which also waits until the service is up
+    for label, name in names.items():  # the first call also waits until the service is up
         client.create(name, **COMMON, **SHOWN[label], horizon=options.visits, seed=options.seed)
     print(f"The dashboard is at {url}/ and shows {' and '.join(names.values())}.")
     shown = play(client, names, shop, options.pace)
@@ -162,6 +163,7 @@ def show(client: Client, url: str, options: argparse.Namespace) -> None:
 
 
 def table(shop: Shop, shown: Mapping[str, np.ndarray]) -> str:
+    """Clicks and regret of both bandits, beside those of the best products."""
     lines = [f"\nGenuine clicks per 1000 genuine visits{'':8}{''.join(f'{phase:>9}' for phase in PHASES)}   regret"]
     best = {"the best products": shop.means.argmax(axis=1)}
     titles = {
@@ -186,20 +188,20 @@ def words(shop: Shop, found: Any) -> str:
 
 @dataclass
 class Runs:
-    """What came of many shops, one row each."""
+    """The results of many shops, one row each."""
 
     rates: np.ndarray
     regret: np.ndarray
     alarms: list[int]
-    """The visits at which there was one."""
+    """Visits at which the monitor first proved corruption, of the shops where it did."""
     blamed: int
-    """How often the partner was, first of all sources."""
+    """Number of shops in which most of the corruption was put on the partner."""
 
 
 def alone(shops: Sequence[Shop], setting: Mapping[str, Any], seed: int = 0) -> Runs:
-    """The same without HTTP, all shops at once. A monitor is looked at whenever it has seen a tenth more."""
+    """Play without HTTP, all shops at once. A monitor is looked at whenever it has seen a tenth more."""
     visits, rows = len(shops[0].phase), np.arange(len(shops))
-    settings = Settings(**COMMON, **setting, horizon=visits)
+    settings = BanditSettings(**COMMON, **setting, horizon=visits)
     policy = POLICIES[settings.policy](**settings.for_policy(), trials=len(shops), seed=seed)
     monitor, seen = CorruptionMonitor(**settings.for_monitor(), trials=len(shops)), 0
     shown = np.zeros((len(shops), visits), dtype=int)
@@ -220,7 +222,7 @@ def alone(shops: Sequence[Shop], setting: Mapping[str, Any], seed: int = 0) -> R
 
 
 def measure(visits: int, seeds: range, bots: float, quiet: float) -> None:
-    """The table of docs/client.md."""
+    """Print the table of docs/client.md."""
     print("| policy | before | during | after | regret | alarms | partner blamed | first alarm, median visit |")
     print("|---|---|---|---|---|---|---|---|")
     shops = [Shop(visits, seed, bots=bots, quiet=quiet) for seed in seeds]
@@ -238,22 +240,28 @@ def spread(numbers: np.ndarray) -> str:
     return " | ".join(f"{column.mean():.0f} ± {column.std(ddof=1):.0f}" for column in numbers.T)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--visits", type=int, default=5000, help="bots included (default %(default)s)")
-    parser.add_argument("--pace", type=float, help="visits a second, to watch them (default: as fast as it goes)")
-    parser.add_argument("--seed", type=int, default=0, help="of the visitors and the bandits (default %(default)s)")
-    parser.add_argument(
-        "--bots", type=float, default=0.7, help="their share of the attack's visits (default %(default)s)"
-    )
-    parser.add_argument("--quiet", type=float, default=0.08, help="the share of visits before it (default %(default)s)")
-    parser.add_argument("--hold", action="store_true", help="keep serving at the end, until Ctrl-C")
-    parser.add_argument("--url", help="a service that runs already (default: one of our own, gone afterwards)")
-    parser.add_argument("--key", help="an admin's, if that service wants keys")
-    parser.add_argument("--seeds", type=int, help="no service: measure over so many, from --seed on")
+    add, default = parser.add_argument, "(default %(default)s)"
+    add("--visits", type=int, default=5000, help=f"number of visits, bots included {default}")
+    add("--pace", type=float, help="visits a second, to watch them (default: as fast as it goes)")
+    add("--seed", type=int, default=0, help=f"seed of the visitors and the bandits {default}")
+    add("--bots", type=float, default=0.7, help=f"share of bots among the visits of the attack {default}")
+    add("--quiet", type=float, default=0.08, help=f"share of the visits before the attack {default}")
+    add("--hold", action="store_true", help="keep serving at the end, until Ctrl-C")
+    add("--url", help="address of a running service (default: start one, and stop it afterwards)")
+    add("--key", help="an admin's key, if that service needs one")
+    add("--seeds", type=int, help="measure over this many seeds, from --seed on, without a service")
     options = parser.parse_args(arguments)
     if options.visits < 100 or not (0.0 <= options.bots < 1.0 and 0.05 <= options.quiet <= 0.75):
         parser.error("--visits must be >= 100, --bots at least 0 and below 1, --quiet from 0.05 to 0.75")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Play the story once over HTTP, or measure it over many seeds."""
+    options = parse(arguments)
     if options.seeds is not None:
         measure(options.visits, range(options.seed, options.seed + options.seeds), options.bots, options.quiet)
         return
@@ -268,5 +276,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that our service ends with us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the service ends with this program
     main()

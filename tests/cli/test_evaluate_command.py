@@ -34,7 +34,7 @@ from robandit.logs.evaluate import evaluate
 from robandit.logs.evaluate.records import DecisionLog, read
 from robandit.service.export import as_parquet
 from robandit.service.stores.sqlite import SQLiteStore, read_only
-from robandit.service.stores.store import Entry, StoreError, append
+from robandit.service.stores.store import LogEntry, StoreError, append
 from robandit.wire.events import Decided, Event, Rewarded, encode
 
 EVENTS = [*live(400, lost=50), PROOF]
@@ -239,7 +239,7 @@ def test_a_file_that_a_killed_service_left(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     path = store(tmp_path / "live" / "log.db", EVENTS[:200])
     held = SQLiteStore(path)
-    append(held, [Entry(1, place, event) for place, event in enumerate(EVENTS[200:], 201)])
+    append(held, [LogEntry(1, place, event) for place, event in enumerate(EVENTS[200:], 201)])
     for name in ("log.db", "log.db-wal"):
         shutil.copy(tmp_path / "live" / name, tmp_path / name)
     held.close()
@@ -251,7 +251,7 @@ def test_a_service_that_starts_meanwhile(tmp_path: Path) -> None:
     half = read_only(path, "shop")
     next(half)
     held = SQLiteStore(path)
-    append(held, [Entry(1, len(EVENTS) + 1, msgspec.structs.replace(PROOF, id="10"))])
+    append(held, [LogEntry(1, len(EVENTS) + 1, msgspec.structs.replace(PROOF, id="10"))])
     held.close()
     with pytest.raises(StoreError, match="has changed while it was read: a service has started"):
         list(half)

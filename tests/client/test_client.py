@@ -1,4 +1,4 @@
-"""The clients: what they ask, when they ask again, and that nothing counts twice."""
+"""The clients: what they send, when they send it again, and that nothing counts twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_service import SHOP, Server, check_fold
+from served import SHOP, Server, check_fold
 
 import robandit
 from robandit.client import calls
@@ -92,12 +92,13 @@ def test_refusals_are_errors_that_say_why(service: Server) -> None:
 
 def test_what_can_not_be_is_not_sent() -> None:
     client = Client(transport=httpx.MockTransport(lambda request: pytest.fail("it was sent")))
+    much: Any = "much"
     for call in (
         lambda: client.status("../keys"),
         lambda: client.status(""),
         lambda: client.decide("shop", [1.0, 2.0]),
         lambda: client.decide("shop", MENU, sigma=[0.1]),
-        lambda: client.rewards("shop", {"visit": "much"}),
+        lambda: client.rewards("shop", {"visit": much}),
         lambda: Client("localhost:8000"),
         lambda: Client(timeout=0.0),
         lambda: Client(retries=-1),
@@ -111,7 +112,7 @@ def test_what_can_not_be_is_not_sent() -> None:
 
 
 def test_many_at_once(service: Server) -> None:
-    """Fifty customers of an asynchronous client; everything is there, once."""
+    """Fifty customers share an asynchronous client, and everything is there once."""
 
     async def customer(client: AsyncClient, number: int) -> tuple[str, str]:
         chosen = await client.decide("crowd", MENU, source=f"s{number % 3}")
@@ -135,7 +136,7 @@ def test_many_at_once(service: Server) -> None:
 
 
 def test_a_service_that_is_killed(tmp_path: Path) -> None:
-    """`kill -9` and a new start while the client goes on: it sees no error, and everything counts once."""
+    """The service is killed and started again while the client goes on, which sees no error; everything counts once."""
     path, servers = tmp_path / "log.db", []
     servers.append(Server(path))
     back = threading.Event()
@@ -169,10 +170,10 @@ def test_a_service_that_is_killed(tmp_path: Path) -> None:
 
 
 class Fake:
-    """A service behind a bad line: what is to go wrong with each request is told, and after that all goes well."""
+    """A service behind a bad line: each fault spoils one request, and after the last all goes well."""
 
     def __init__(self, *faults: Any) -> None:
-        self.faults, self.requests = list(faults), []
+        self.faults, self.requests = list(faults), list[httpx.Request]()
         self.decided: Counter[str] = Counter()
         self.rewarded: dict[str, float] = {}
 
@@ -215,7 +216,7 @@ FAULTS = st.lists(st.sampled_from(["lost", "stopping", "unsent", "busy"]), max_s
 @given(FAULTS, FAULTS, st.integers(0, 4))
 @settings(deadline=None)
 def test_whatever_is_lost_counts_once(first: list[str], second: list[str], retries: int) -> None:
-    """Same ids in every attempt, no more attempts than allowed, and one decision, one reward in the end."""
+    """Every attempt has the same ids, no more are made than allowed, and one decision and one reward result."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_FIRST", 0.0)
         fake = Fake(*first)
@@ -247,7 +248,7 @@ def test_whatever_is_lost_counts_once(first: list[str], second: list[str], retri
 def test_a_duplicate_of_our_own_was_accepted(
     faults: list[Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only if an attempt may have been carried out, and only the first of a call."""
+    """This holds only if an attempt may have been carried out, and only for the first duplicate of a call."""
     monkeypatch.setattr(calls, "_FIRST", 0.0)
     fake = Fake()
     with client_of(fake) as client:
@@ -273,7 +274,7 @@ def test_many_rewards_go_in_parts() -> None:
 
 
 def steps(plan: Any, *answers: Any) -> list[Any]:
-    """What a plan does when it is answered so; the value that it gives or the error that it raises at the end."""
+    """What a plan does when it gets these answers, and the value or the error at its end."""
     found = [next(plan)]
     try:
         for answer in answers:
@@ -299,24 +300,26 @@ def test_waits_grow_and_are_not_all_the_same() -> None:
     ("after", "waits"), [("3", True), ("0", True), ("60", False), ("Fri, 31 Dec 1999 23:59:59 GMT", True), ("-1", True)]
 )
 def test_it_waits_as_long_as_it_is_asked(after: str, waits: bool) -> None:
-    """Unless that is longer than it has; then it gives up at once."""
+    """If the wait would be longer than the deadline allows, the client gives up at once."""
     found = steps(Calls(None, 5.0, 8, 30.0).bandits(), httpx.Response(429, headers={"Retry-After": after}))
-    assert isinstance(found[1], float if waits else ServiceError)
-    assert found[1] >= 3.0 if after == "3" else True
+    wait: Any = found[1]
+    assert isinstance(wait, float) == waits and isinstance(wait, ServiceError) != waits
+    assert after != "3" or wait >= 3.0
 
 
 def test_the_deadline_is_for_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(calls.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     plan = Calls(None, 5.0, 100, 12.0).bandits()
     timeouts: list[float] = []
 
     def patiently() -> None:
-        asked = next(plan)
+        asked: Any = next(plan)
         while True:
             timeouts.append(asked.timeout)
             now[0] += asked.timeout
-            now[0] += plan.send(httpx.ReadTimeout("no answer"))
+            wait: Any = plan.send(httpx.ReadTimeout("no answer"))
+            now[0] += wait
             asked = plan.send(None)
 
     with pytest.raises(ServiceError, match="ReadTimeout") as caught:
@@ -364,7 +367,7 @@ def test_a_log_that_breaks_off() -> None:
 
 
 def test_the_key_is_sent_and_nowhere_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even where somebody on the way sends it back."""
+    """It is not shown even where somebody on the way sends it back."""
     caplog.set_level(logging.DEBUG)
     seen = []
 
@@ -423,7 +426,7 @@ def test_where_it_is_found() -> None:
     assert robandit.Client is Client and robandit.AsyncClient is AsyncClient and robandit.ServiceError is ServiceError
     assert {"Client", "AsyncClient"} <= set(dir(robandit)) and "Client" not in robandit.__all__
     with pytest.raises(AttributeError, match="no attribute 'Clint'"):
-        _ = robandit.Clint
+        _ = robandit.Clint  # type: ignore[attr-defined]
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +441,7 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_code_of_the_docs(service: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every block of docs/client.md, one after the other."""
+    """Every block of docs/client.md runs, one after the other."""
     page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {}

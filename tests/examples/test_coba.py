@@ -1,4 +1,4 @@
-"""Our policies inside coba's evaluator play as they do outside."""
+"""Our policies play in coba's evaluator as they do outside it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_service import Server
+from served import Server
 
 from robandit.client.http import Client, ServiceError
 

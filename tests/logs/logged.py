@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from robandit.service.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, append
+from robandit.service.stores.store import Bandit, LogEntry, append
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, encode
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def menus(rng: np.random.Generator, number: int, actions: int) -> Floats:
 
 def live(number: int, seed: int = 1, lost: int = 0, **settings: Any) -> Iterator[Event]:
     """The events of a bandit: every ``lost``-th decision ends without a reward, and the last has none yet."""
-    rng, learner = np.random.default_rng(seed), Learner(Settings(**BASE | settings), seed)
+    rng, learner = np.random.default_rng(seed), Learner(BanditSettings(**BASE | settings), seed)
     for t in range(1, number + 1):
         count = int(rng.integers(2, 6))
         (offer,) = menus(rng, 1, count)
@@ -62,7 +62,7 @@ def store(path: Path, events: Sequence[Event], *others: str) -> Path:
     """As a service leaves it: the log is the shop's; other bandits have none."""
     held = SQLiteStore(path)
     append(held, [Bandit(1 + i, name, b"{}", 1, 0.0) for i, name in enumerate(["shop", *others])])
-    append(held, [Entry(1, place, event) for place, event in enumerate(events, 1)])
+    append(held, [LogEntry(1, place, event) for place, event in enumerate(events, 1)])
     held.close()
     return path
 

@@ -14,7 +14,7 @@ import observed
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.wire.events import Rewarded
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings
 
 EDGES = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0])
 ACTIONS = 5
@@ -99,7 +99,7 @@ def test_propensities_are_frequencies_of_1e5_decisions(name: str) -> None:
 
 def by_learner(rounds: int, **settings: Any) -> tuple[Floats, Any, Floats]:
     """Chances, choices and logged propensities of the service's own learner."""
-    learner, rng = Learner(Settings(**BASE | settings), 3), np.random.default_rng(3)
+    learner, rng = Learner(BanditSettings(**BASE | settings), 3), np.random.default_rng(3)
     chances, index, logged = np.empty((rounds, 4)), np.empty(rounds, int), np.empty(rounds)
     for t in range(rounds):
         (offer,) = menus(rng, 1, 4)

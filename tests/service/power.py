@@ -1,4 +1,4 @@
-"""A power cut below SQLite: what it did to its files, and what a disk could hold had the power failed at any point."""
+"""A power cut below SQLite: what was done to its files, and what a disk could hold if the power failed at any point."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECTOR = 512
 
 
 class Op(NamedTuple):
-    """One thing that SQLite did to a file; ``lost`` is a sync that failed, and what it should have saved with it."""
+    """One operation of SQLite on a file. A sync that failed is ``lost``, with what it should have saved."""
 
     kind: Literal["create", "write", "truncate", "sync", "delete", "lost"]
     file: str
@@ -28,7 +28,7 @@ Watch = Callable[[Op], None]
 
 
 class Shim(apsw.VFS):
-    """The default VFS, watched. It has no shared memory, so a write-ahead log needs an exclusive lock."""
+    """The default VFS with a record of all operations. It has no shared memory, so WAL mode needs an exclusive lock."""
 
     def __init__(self, name: str, watch: Watch) -> None:
         self.name, self._watch = name, watch
@@ -64,7 +64,7 @@ class _File(apsw.VFSFile):
 
 
 class FailOn:
-    """Raises at the n-th operation of a kind, from 1 on, and at those after it if ``forever``; records the rest."""
+    """Fails the n-th operation of a kind, from 1 on, and all later ones if ``forever``; records the rest."""
 
     def __init__(self, kind: str, nth: int, error: type[apsw.Error], *, forever: bool) -> None:
         self.kind, self.nth, self.error, self.forever = kind, nth, error, forever
@@ -80,7 +80,7 @@ class FailOn:
 
 
 class Disk:
-    """What is surely on the disk, by file, and in what order the rest was asked for."""
+    """What is surely on the disk, by file, and the rest in the order in which it was asked for."""
 
     def __init__(self) -> None:
         self._sure: dict[str, bytearray | None] = {}
@@ -107,7 +107,7 @@ class Disk:
         self._sure[file], self._pending[file] = content, []
 
     def _sync_folder(self) -> None:
-        """Which files there are is now sure; what is in them is not."""
+        """From now on it is sure which files exist, but not what is in them."""
         for file, pending in self._pending.items():
             entries = [i for i, op in enumerate(pending) if op.kind in ("create", "delete")]
             if entries:
@@ -115,7 +115,7 @@ class Disk:
                 self._pending[file] = pending[entries[-1] + 1 :]
 
     def cut(self, rng: random.Random) -> dict[str, bytes]:
-        """The files after a power cut now."""
+        """The files after a power cut at this point."""
         found = {file: self._survives(file, rng) for file in self._pending}
         return {file: bytes(content) for file, content in found.items() if content is not None}
 
@@ -168,7 +168,7 @@ def _sectors(op: Op) -> Iterator[Op]:
 def disks_after(
     recording: Sequence[Op], cuts: Sequence[int], rng: random.Random
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """For every cut, in rising order, a disk had the power failed once so many operations were done."""
+    """For every number of operations, in rising order, a disk as it could be if the power failed after them."""
     disk, done = Disk(), 0
     for cut in sorted(cuts):
         for op in recording[done:cut]:

@@ -1,4 +1,4 @@
-"""The service's HTTP side, in this process: what it says when something is wrong, with whoever it is."""
+"""The service's HTTP side, in this process: what it answers when something goes wrong, on either side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import uvicorn
-from test_service import BAD, FIRST, SHOP, _free_port
+from served import FIRST, SHOP, free_port
+from test_service import BAD
 
 from robandit.service.app import Service
 from robandit.service.hub import Hub
@@ -32,7 +33,7 @@ class Here:
 
     def __init__(self, path: Path, keys: Keys) -> None:
         self.hub = Hub(SQLiteStore(path))
-        self.port = _free_port()
+        self.port = free_port()
         app = Service(self.hub, keys)
         config = uvicorn.Config(app, port=self.port, http=Connection, lifespan="on", log_config=None, access_log=False)
         self.server = uvicorn.Server(config)
@@ -120,7 +121,7 @@ def half(*words: bytes) -> bytes:
 
 
 def test_patience_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who begins no request, or does not end it, is told so and hung up on; who is idle after one, by uvicorn."""
+    """A connection that begins no request, or does not end one, is told so and closed; uvicorn closes idle ones."""
     monkeypatch.setattr("robandit.service.protocol.PATIENCE", 0.3)
     with serving(tmp_path / "log.db") as here:
         for words in (b"", b"GET /health HT", half(b"{")):

@@ -18,8 +18,8 @@ import pytest
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from served import Server
 from test_html import BROWSER
-from test_service import Server
 
 from robandit.figures import html as report
 from robandit.service.keys import new_key
@@ -27,9 +27,9 @@ from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
 from robandit.service.pages import dashboard, docs
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, append
+from robandit.service.stores.store import Bandit, Item, LogEntry, append
 from robandit.wire.events import Proved, Rewarded
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings
 
 QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 LIE = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
@@ -56,7 +56,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Look:
-    """A page that is being looked at; what it complains of, and whom it asks."""
+    """A page in a browser, the errors that it reports, and the addresses that it asks."""
 
     def __init__(self, browser: Browser, server: Server, path: str = "/", **options: Any) -> None:
         self.origin = f"http://127.0.0.1:{server.port}"
@@ -72,14 +72,15 @@ class Look:
         self.page.goto(self.origin + path)
 
     def close(self, *, quiet: bool = True) -> None:
-        """All was well: no error, nothing asked elsewhere, and (a browser reports answers like 401 itself) silence."""
+        """Close the page. There was no error, nothing was asked elsewhere, and nothing was reported, unless the test
+        expects answers like 401, which a browser reports itself."""
         assert self.errors == [] and (self.complaints == [] or not quiet), (self.errors, self.complaints)
         assert all(url.startswith((f"{self.origin}/", "data:")) for url in self.asked), self.asked
         assert self.page.evaluate("window.hacked") is None
         self._context.close()
 
     def fits(self) -> None:
-        """Nothing is wider than the window, on a phone as on a desk."""
+        """Nothing is wider than the window, on a phone or on a desk."""
         for width in WIDTHS:
             self.page.set_viewport_size({"width": width, "height": 844})
             self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -90,7 +91,7 @@ class Look:
 
 
 def follow(server: Server, line: str) -> tuple[int, Any]:
-    """Do what a curl line says."""
+    """Carry out a curl command."""
     words = shlex.split(line)
     assert words[0] == "curl"
     (path,) = [found[1] for word in words if (found := re.fullmatch(r"(?:https?://)?[\w.]+:\d+(/.*)", word))]
@@ -99,16 +100,16 @@ def follow(server: Server, line: str) -> tuple[int, Any]:
     return server.ask(method, path, body)
 
 
-def write_log(path: Path, bandits: dict[str, Settings], *, rounds: int = 60, liar: str = "") -> None:
-    """A store of bandits that were busy in the last minute, of which one has a proof of corruption."""
+def write_log(path: Path, bandits: dict[str, BanditSettings], *, rounds: int = 60, liar: str = "") -> None:
+    """Write a store of bandits that were busy in the last minute; one of them has a proof of corruption."""
     store, rng, now = SQLiteStore(path), np.random.default_rng(1), time.time()
     for number, (name, settings) in enumerate(bandits.items(), 1):
         append(store, [Bandit(number, name, msgspec.json.encode(settings), 7, now)])
-        learner, items = Learner(settings, 7), []
+        learner, items = Learner(settings, 7), list[Item]()
 
-        def put(event: Any, number: int = number, learner: Learner = learner, items: list[Any] = items) -> None:
+        def put(event: Any, number: int = number, learner: Learner = learner, items: list[Item] = items) -> None:
             learner.apply(event)
-            items.append(Entry(number, learner.place, event))
+            items.append(LogEntry(number, learner.place, event))
 
         for t in range(rounds):
             features = rng.uniform(-1, 1, (3, settings.dim)) / settings.dim**0.5
@@ -145,7 +146,7 @@ def test_both_pages_need_nothing_and_allow_nothing(server: Server) -> None:
 
 
 def test_the_colours_are_those_of_our_reports() -> None:
-    """Whose contrast is tested."""
+    """The contrast of those colours is tested with the reports."""
     here, there = (re.findall(r"--([\w-]+): (#\w{6})", text) for text in (dashboard(), report.page("", "", [])))
     assert here == there
 
@@ -168,7 +169,7 @@ def test_the_page_of_the_calls_has_them_all(server: Server) -> None:
 
 @in_a_browser
 def test_a_newcomer_is_told_what_to_do(server: Server, browser: Browser) -> None:
-    """By following what the page says; the numbers change without a reload."""
+    """A newcomer follows what the page says, and the numbers change without a reload."""
     look = Look(browser, server)
     page = look.page
     expect(page.get_by_role("heading", name="No bandit yet")).to_be_visible()
@@ -200,16 +201,16 @@ def test_a_newcomer_is_told_what_to_do(server: Server, browser: Browser) -> None
 
 
 BANDITS = {
-    "plain": Settings(dim=2, policy="oful", noise_range=0.5),
-    "levels": Settings(dim=2, policy="multi-level-weighted-oful", noise_range=0.5, horizon=100),
-    "wide": Settings(dim=100, noise_range=0.5),
+    "plain": BanditSettings(dim=2, policy="oful", noise_range=0.5),
+    "levels": BanditSettings(dim=2, policy="multi-level-weighted-oful", noise_range=0.5, horizon=100),
+    "wide": BanditSettings(dim=100, noise_range=0.5),
 }
 
 
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:
-    """Cards, an alarm that a liar has written into, ranges, charts by keyboard, and back."""
+    """Look at the cards, an alarm that a liar has written into, the ranges and the charts by keyboard, and go back."""
     write_log(tmp_path / "log.db", BANDITS, liar="plain")
     server = Server(tmp_path / "log.db")
     try:
@@ -263,7 +264,7 @@ def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:
 
 
 def hide(look: Look) -> None:
-    """While nobody looks, nothing is asked."""
+    """Hide the page and show it again: while it is hidden, it asks for nothing."""
     page = look.page
     set_hidden = "value => { Object.defineProperty(document, 'hidden', { value, configurable: true });"
     set_hidden += " document.dispatchEvent(new Event('visibilitychange')); }"
@@ -311,7 +312,7 @@ def test_an_administrators_key_is_asked_for(tmp_path: Path, browser: Browser) ->
 
 @in_a_browser
 def test_it_says_when_the_service_is_away(tmp_path: Path, browser: Browser) -> None:
-    """And goes on by itself when it is back."""
+    """The page goes on by itself when the service is back."""
     path = tmp_path / "log.db"
     write_log(path, {"shop": BANDITS["plain"]}, rounds=5)
     one = Server(path)

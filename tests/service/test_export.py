@@ -1,4 +1,4 @@
-"""The log as Parquet, over HTTP: all that is in it, little memory, and nothing left behind."""
+"""The log as Parquet over HTTP: it is complete, takes little memory, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode, encode
-from robandit.wire.types import Action, Choice, Feedback, Settings
+from robandit.wire.parquet import PARQUET_KEY
+from robandit.wire.types import Action, BanditSettings, Choice, Feedback
 
 EVENTS = [*live(300, lost=40), PROOF]
 
@@ -36,7 +37,7 @@ async def here() -> bool:
 
 
 def rows_of(events: list[Event]) -> list[dict[str, Any]]:
-    """What the rows should be, one by one."""
+    """The rows that the file should have."""
     fate = {event.id: event for event in events if isinstance(event, (Rewarded, Closed))}
     rows = []
     for event in (event for event in events if isinstance(event, Decided)):
@@ -72,7 +73,7 @@ def test_every_decision_is_a_row(exploration: float, monkeypatch: pytest.MonkeyP
     assert table.schema.equals(export.SCHEMA)
     assert table.to_pylist() == [{name: row[name] for name in export.SCHEMA.names} for row in rows_of(events)]
     assert set(table["outcome"].to_pylist()) == set(export.OUTCOMES)
-    assert json.loads(table.schema.metadata[export.ABOUT]) == {"bandit": "shop", "proof": PROOF.sentence}
+    assert json.loads(table.schema.metadata[PARQUET_KEY]) == {"bandit": "shop", "proof": PROOF.sentence}
 
 
 def test_an_empty_log() -> None:
@@ -129,10 +130,10 @@ class Client:
 
 
 async def shop(path: Path, then: Callable[[Client], Any]) -> None:
-    """A service with a bandit and a few decisions; ``then`` asks it something."""
+    """Make a service with a bandit and a few decisions, and let ``then`` ask it something."""
     hub = Hub(SQLiteStore(path))
     work = asyncio.create_task(hub.work())
-    await hub.create("shop", Settings(dim=2, exploration=0.5), 1)
+    await hub.create("shop", BanditSettings(dim=2, exploration=0.5), 1)
     for t in range(20):
         actions = [Action(id="a", features=[0.5, 0.1 * (t % 3)]), Action(id="b", features=[0.1, 0.2])]
         await hub.decide("shop", Choice(actions=actions, decision_id=f"d{t}"))
@@ -176,7 +177,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
-    """The temporary files that were made, in a folder that can be looked at."""
+    """The temporary files that are made, in a folder of the test's own."""
     files: list[Any] = []
     (tmp_path / "tmp").mkdir()
 
@@ -234,17 +235,22 @@ def test_a_disk_that_is_full_and_a_stop(tmp_path: Path, opened: list[Any], monke
 
 
 def many(number: int, actions: int = 5) -> Callable[[], AsyncIterator[list[bytes]]]:
-    """The pages of a long log, each made when it is asked for; rewards come 2500 decisions late."""
+    """The pages of a long log, each made when it is asked for. Rewards come 2500 decisions late."""
     rng = np.random.default_rng(1)
     offer = rng.normal(size=(actions, 5))
-    fixed = {"actions": [f"a{i}" for i in range(actions)], "sigma": 1.0, "level": 0, "offered": offer.tobytes()}
+    fixed: dict[str, Any] = {
+        "actions": [f"a{i}" for i in range(actions)],
+        "sigma": 1.0,
+        "level": 0,
+        "offered": offer.tobytes(),
+    }
 
     async def all_of_them() -> AsyncIterator[list[bytes]]:
         for start in range(0, number, 500):
             page: list[bytes] = []
             for t in range(start, min(number, start + 500)):
                 known = {"round": t + 1, "at": float(t), "index": t % actions, "features": offer[t % actions].tolist()}
-                page.append(encode(Decided(id=f"decision-{t}", propensity=0.2, **fixed, **known)))
+                page.append(encode(Decided(id=f"decision-{t}", propensity=0.2, **fixed | known)))
                 if t >= 2500:
                     page.append(encode(Rewarded(id=f"decision-{t - 2500}", at=float(t), reward=0.5)))
             yield page
@@ -253,7 +259,7 @@ def many(number: int, actions: int = 5) -> Callable[[], AsyncIterator[list[bytes
 
 
 async def _exported(number: int) -> tuple[int, float]:
-    """The bytes of the file, and the longest time that the loop was held."""
+    """The bytes of the file, and the longest time for which the event loop was blocked."""
     gaps = [0.0]
 
     async def tick() -> None:

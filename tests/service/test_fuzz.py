@@ -1,6 +1,6 @@
-"""Nonsense over HTTP: no 500, nothing changed, and the service answers afterwards.
+"""Nonsense over HTTP: there is no 500, nothing changes, and the service answers afterwards.
 
-``ROBANDIT_FUZZ_SECONDS=120 pytest -s tests/test_fuzz.py -k bodies`` goes on for two minutes.
+``ROBANDIT_FUZZ_SECONDS=120 pytest -s tests/service/test_fuzz.py -k bodies`` goes on for two minutes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import SHOP, Server, check_fold, everything
+from served import SHOP, Server, check_fold, everything
 
 from robandit.service.stores.sqlite import SQLiteStore
 
@@ -44,7 +44,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def shop(busy: Server) -> Iterator[Server]:
-    """The same, to which nothing must happen."""
+    """A busy service whose state must not change."""
     before = everything(busy)
     yield busy
     assert everything(busy) == before
@@ -62,7 +62,7 @@ ODD: list[bytes] = [
 
 
 def forms(path: str) -> list[Any]:
-    """Bodies that would do."""
+    """Bodies that the service accepts."""
     if path == DECISIONS:
         return [{"actions": ACTIONS, "decision_id": "first"}, {"actions": ACTIONS[:1], "decision_id": "first"}]
     if path == REWARDS:
@@ -71,7 +71,7 @@ def forms(path: str) -> list[Any]:
 
 
 def broken(rng: random.Random, plain: bytes) -> bytes:
-    """A body with something wrong, or with a change that is harmless."""
+    """A body with something wrong, or with a harmless change."""
     kind = rng.randrange(7)
     at, to = sorted(rng.randrange(len(plain) + 1) for _ in range(2))
     if kind == 0:
@@ -98,8 +98,7 @@ def broken(rng: random.Random, plain: bytes) -> bytes:
 
 
 def fuzz(server: Server, rng: random.Random, done: set[tuple[str, str]]) -> Counter[int]:
-    """Ask nonsense over one connection; gives how often each status was the answer, and adds what was done to
-    ``done``."""
+    """Send nonsense over one connection; count the answers by status, and add what was carried out to ``done``."""
     seen: Counter[int] = Counter()
     link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     until, number = time.monotonic() + SECONDS, 0
@@ -127,7 +126,7 @@ def fuzz(server: Server, rng: random.Random, done: set[tuple[str, str]]) -> Coun
 
 
 def test_bodies_of_nonsense(busy: Server) -> None:
-    """What happens to make sense is in the log once, and nothing else is."""
+    """A body that happens to make sense is in the log once, and nothing else is."""
     done = {("D", "first")}
     seen = fuzz(busy, random.Random(1), done)
     print(seen.total(), "requests:", dict(seen))
@@ -148,7 +147,7 @@ def test_deep_nesting(shop: Server, method: str, path: str, deep: bytes) -> None
 
 
 def exchange(server: Server, raw: bytes, *, wait: float = 5.0) -> bytes:
-    """What comes back to these bytes until nothing more does; all that there is, if it hangs up."""
+    """The answer to these bytes: all that comes until the service is silent or hangs up."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as link:
         link.sendall(raw)
         found = b""
@@ -230,13 +229,13 @@ def test_pipelined_requests_are_answered_in_their_order(shop: Server) -> None:
 
 
 def rss(server: Server) -> float:
-    """Its memory, in MiB."""
+    """The memory of the service, in MiB."""
     status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 def pour(server: Server, head: bytes, piece: bytes, times: int) -> tuple[bytes, int]:
-    """Send a head, and a piece many times, until the service hangs up; gives its answer and how many pieces went."""
+    """Send a head and many pieces until the service hangs up; return its answer and the number of pieces sent."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
         link.sendall(head)
         sent, answer = 0, b""
@@ -275,7 +274,7 @@ LONG = [
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="its memory is read from /proc")
 @pytest.mark.parametrize(("head", "piece", "status"), LONG, ids=range(len(LONG)))
 def test_what_never_ends_is_cut_off(shop: Server, head: bytes, piece: bytes, status: bytes) -> None:
-    """A hundred megabytes: refused at the limit, and not kept."""
+    """A hundred megabytes are refused at the limit, and not kept."""
     shop.ask("POST", DECISIONS, b"x" * (4 << 20))  # memory that a request may take
     before = rss(shop)
     answer, sent = pour(shop, head, piece, 100)
@@ -294,7 +293,7 @@ def test_a_declared_length_is_refused_before_it_comes(shop: Server) -> None:
 
 
 def test_many_who_say_nothing(shop: Server) -> None:
-    """Half requests hold a socket and nobody else up."""
+    """Unfinished requests hold a socket each, and hold up nobody else."""
     halves = [b"", b"GET", b"GET /health HTTP/1.1\r\nHo", post(ONE, b"Content-Length: 1000")]
     links = [socket.create_connection(("127.0.0.1", shop.port), timeout=5) for _ in range(100)]
     for i, link in enumerate(links):

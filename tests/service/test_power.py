@@ -1,4 +1,4 @@
-"""What the service acknowledged outlives a power cut, a failing disk and a full one."""
+"""What the service acknowledged survives a power cut, a failing disk and a full one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from power import FailOn, Op, Shim, Watch, disk_after, disks_after, put
 
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import Bandit, Entry, Snapshot, StoreError, events
+from robandit.service.stores.store import Bandit, LogEntry, Snapshot, StoreError, events
 from robandit.service.stores.store import append as commit
 from robandit.wire.events import Decided, Event, Rewarded
 
@@ -26,7 +26,7 @@ NO_BANDIT = -1
 
 
 class History(NamedTuple):
-    """What was done to the disk, and what had been acknowledged when."""
+    """What was done to the disk, and what had been acknowledged at each point."""
 
     ops: list[Op]
     events: list[Event]
@@ -34,7 +34,7 @@ class History(NamedTuple):
     """How many operations were done, and events appended, each time that a transaction had been acknowledged."""
 
     def bounds(self, cut: int) -> tuple[int, int]:
-        """How many events must be there after a cut, and how many there may be: those of one more transaction."""
+        """The number of events that must be there after a cut, and the number with one more transaction."""
         done = sum(ops <= cut for ops, _ in self.acknowledged)
         sizes = [NO_BANDIT, *(events for _, events in self.acknowledged)]
         return sizes[done], sizes[min(done + 1, len(sizes) - 1)]
@@ -70,8 +70,8 @@ def _decided(rng: random.Random, round_: int) -> Decided:
     )
 
 
-def entries(group: Sequence[Event], after: int) -> list[Entry]:
-    return [Entry(1, after + i, event) for i, event in enumerate(group, 1)]
+def entries(group: Sequence[Event], after: int) -> list[LogEntry]:
+    return [LogEntry(1, after + i, event) for i, event in enumerate(group, 1)]
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def opened(path: Path, name: str, watch: Watch, synchronous: str = "FULL") -> It
 
 
 def record(folder: Path, synchronous: str, commits: int = 200) -> History:
-    """Write a log, and close it: some of the cuts are to fall into the end."""
+    """Write a log and close it, so that some cuts fall into the end."""
     history = History([], [], [])
     with opened(folder / FILE, f"record-{synchronous}", history.ops.append, synchronous) as store:
         write(store, history, commits, commit)
@@ -99,9 +99,9 @@ def record(folder: Path, synchronous: str, commits: int = 200) -> History:
 
 
 def write(
-    store: SQLiteStore, history: History, commits: int, append: Callable[[SQLiteStore, list[Entry]], None]
+    store: SQLiteStore, history: History, commits: int, append: Callable[[SQLiteStore, list[LogEntry]], None]
 ) -> None:
-    """A bandit and its events."""
+    """Write a bandit and its events."""
     rng = random.Random(7)
     commit(store, [Bandit(1, "shop", b"{}", 1, 0.0)])
     history.acknowledged.append((len(history.ops), 0))
@@ -114,8 +114,8 @@ def write(
                 commit(store, [], [Snapshot(1, len(history.events), rng.randbytes(rng.randrange(10_000)))])
 
 
-def insist(store: SQLiteStore, new: list[Entry]) -> None:
-    """Append, and once more if that fails; unless the events are there, for then a checkpoint failed after them."""
+def insist(store: SQLiteStore, new: list[LogEntry]) -> None:
+    """Append, and once more if that fails, unless the events are there: then only a checkpoint after them failed."""
     try:
         commit(store, new)
     except StoreError:
@@ -126,7 +126,7 @@ def insist(store: SQLiteStore, new: list[Entry]) -> None:
 
 
 def read(folder: Path) -> list[Event] | None:
-    """What a restart finds, which must be sound and take more; None where it does not find the bandit."""
+    """What a restart finds; None if it does not find the bandit. The store must be sound and take more."""
     store = SQLiteStore(folder / FILE, synchronous="OFF")  # only for speed: no power is cut here
     try:
         assert store._db.pragma("integrity_check") == "ok"
@@ -141,7 +141,7 @@ def read(folder: Path) -> list[Event] | None:
 
 
 def check(history: History, files: dict[str, bytes], cut: int, folder: Path) -> bool:
-    """Whether all that was acknowledged is there. In any case whole transactions are, and the first ones."""
+    """Whether all that was acknowledged is there. What is there must be whole transactions, and the first ones."""
     found = read(put(files, folder))
     surely, at_most = history.bounds(cut)
     size = NO_BANDIT if found is None else len(found)
@@ -152,7 +152,7 @@ def check(history: History, files: dict[str, bytes], cut: int, folder: Path) -> 
 
 
 def losses(history: History, number: int, folder: Path, seed: int = 0) -> int:
-    """In how many of these cuts, evenly over all operations, something acknowledged was lost."""
+    """The number of cuts, spread evenly over all operations, in which something acknowledged was lost."""
     cuts = [round(i * len(history.ops) / (number - 1)) for i in range(number)]
     disks = disks_after(history.ops, cuts, random.Random(seed))
     return sum(not check(history, files, cut, folder) for cut, files in disks)
@@ -180,7 +180,7 @@ def test_the_disk_without_a_cut_is_what_the_files_hold(tmp_path: Path) -> None:
 
 
 def test_no_power_cut_loses_what_was_acknowledged(full: History, tmp_path: Path) -> None:
-    """One after each operation."""
+    """There is one cut after each operation."""
     assert losses(full, len(full.ops) + 1, tmp_path / "disk") == 0
 
 
@@ -190,12 +190,12 @@ def test_no_power_cut_of_many_loses_what_was_acknowledged(full: History, tmp_pat
 
 
 def test_a_cut_loses_some_where_the_log_is_not_synced(tmp_path: Path) -> None:
-    """That the tests above can fail. What is there is sound even so."""
+    """The tests above can fail. What is there is sound even so."""
     assert losses(record(tmp_path, "NORMAL"), 300, tmp_path / "disk") > 50
 
 
 def test_a_cut_is_noticed_where_the_disk_lies_about_the_main_file(full: History, tmp_path: Path) -> None:
-    """That they can fail at checkpoints too: here no sync of the main file does anything."""
+    """The tests can fail at checkpoints too: here no sync of the main file does anything."""
     lie = Op("write", FILE)
     ops = [lie if op.kind == "sync" and op.file == FILE else op for op in full.ops]
     with pytest.raises((AssertionError, StoreError, apsw.Error)):
@@ -206,7 +206,7 @@ def test_a_cut_is_noticed_where_the_disk_lies_about_the_main_file(full: History,
 
 
 def append_until_it_fails(folder: Path, name: str, watch: FailOn) -> tuple[list[Event], list[Event]]:
-    """The events acknowledged, and those in doubt: of the append that raised. The files as a kill would leave them."""
+    """The events acknowledged, those of the append that raised, and the files as a kill would leave them."""
     sure: list[Event] = []
     with opened(folder / FILE, name, watch) as store:
         commit(store, [Bandit(1, "shop", b"{}", 1, 0.0)])
@@ -239,7 +239,7 @@ def test_a_failing_or_full_disk_is_an_error_and_loses_nothing(
     [fault if i % 20 < 2 else pytest.param(*fault, marks=pytest.mark.slow) for i, fault in enumerate(FAULTS)],
 )
 def test_a_store_goes_on_once_the_disk_does(tmp_path: Path, kind: str, error: type[apsw.Error], nth: int) -> None:
-    """What raised is written by a second call, or was by the first: never twice or in part; and no cut loses it."""
+    """An append that raised is written by the first or a second call, never twice or in part; and no cut loses it."""
     watch = FailOn(kind, nth, error, forever=False)
     history = History(watch.ops, [], [])
     with opened(tmp_path / FILE, f"again-{kind}-{nth}", watch) as store:

@@ -1,4 +1,4 @@
-"""The service against a model of it: random calls in a random order, by clocks that jump, over restarts."""
+"""The service against a model: random calls in random order, with clocks that jump and restarts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from test_service import check_fold, log_of
+from served import check_fold, log_of
 
 from robandit.service.hub import Hub, Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.events import Closed, Decided, Rewarded
-from robandit.wire.types import Action, Choice, Chosen, Feedback, Settings
+from robandit.wire.types import Action, BanditSettings, Choice, Chosen, Feedback
 
 WINDOW = 60.0
 NAMES = st.sampled_from(["shop", "Shop", "other"])
@@ -26,15 +26,15 @@ IDS = st.sampled_from(["a", "A", "é", "e\u0301", "\0", "x" * 128])
 REWARDS = st.sampled_from([0.0, -0.0, 0.5, -1.0, 1e9, 5e-324])
 SOURCES = st.sampled_from([None, "", "web", "\0"])
 SETTINGS = {
-    "shop": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, default_reward=0.25, sources=1),
-    "Shop": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="multi-level-weighted-oful", horizon=3),
-    "other": Settings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="lin-ts", exploration=0.5),
+    "shop": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, default_reward=0.25, sources=1),
+    "Shop": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="multi-level-weighted-oful", horizon=3),
+    "other": BanditSettings(dim=2, noise_range=0.5, reward_window=WINDOW, policy="lin-ts", exploration=0.5),
 }
 
 
 @dataclass
 class Expected:
-    """What a bandit should know."""
+    """What the model knows about a bandit."""
 
     clock: float = 0.0
     answers: dict[str, tuple[Choice, Chosen]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(name=NAMES, id=IDS, count=st.integers(1, 3), turn=st.sampled_from([0.1, 1.0, 1e-300]), source=SOURCES)
     def decide(self, name: str, id: str, count: int, turn: float, source: str | None) -> None:  # noqa: A002
-        """For the first time, or again: with the same of everything, or not."""
+        """Decide for the first time or again, with the same request or with a changed one."""
         actions = [Action(str(i), [turn if i % 2 else 0.0, 0.0 if i % 2 else turn]) for i in range(count)]
         choice = Choice(actions=actions, decision_id=id, source=source)
         known, found = self.known[name], self._do(self.hub.decide(name, choice))
@@ -101,7 +101,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(name=NAMES, given=st.lists(st.tuples(IDS, REWARDS), min_size=1, max_size=4))
     def reward(self, name: str, given: list[tuple[str, float]]) -> None:
-        """Several at once, of which some may be the same."""
+        """Send several rewards at once, some of which may be the same."""
         self._expire(name)
         known, expected = self.known[name], []
         for one, value in given:
@@ -146,23 +146,23 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        before = {name: ward.learner.digest() for name, ward in self.hub.wards.items()}
+        before = {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()}
         self._close()
         self._open()
-        assert {name: ward.learner.digest() for name, ward in self.hub.wards.items()} == before
+        assert {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()} == before
 
     @invariant()
     def all_is_counted_once(self) -> None:
-        for name, ward in self.hub.wards.items():
-            learner, known = ward.learner, self.known[name]
+        for name, bandit in self.hub.bandits.items():
+            learner, known = bandit.learner, self.known[name]
             assert learner.policy.rounds == len(known.answers) and list(learner.pending) == list(known.pending)
             closed = sum(reward is None for reward in known.final.values())
-            counts = (closed, 0) if ward.settings.default_reward is not None else (0, closed)
+            counts = (closed, 0) if bandit.settings.default_reward is not None else (0, closed)
             assert (learner.rewards, learner.defaults, learner.lost) == (len(known.final) - closed, *counts)
 
     def teardown(self) -> None:
-        for name, ward in self.hub.wards.items():
-            known, log = self.known[name], list(log_of(self.hub, ward.entry.name))
+        for name, bandit in self.hub.bandits.items():
+            known, log = self.known[name], list(log_of(self.hub, bandit.record.name))
             assert [one.id for one in log if isinstance(one, Decided)] == list(known.answers)
             got = [(one.id, one.reward) for one in log if isinstance(one, Rewarded)]
             assert sorted(got) == sorted((one, reward) for one, reward in known.final.items() if reward is not None)

@@ -1,4 +1,4 @@
-"""Asking a decision service from Python."""
+"""Clients of the decision service."""
 
 from robandit.client.calls import ServiceError
 from robandit.client.http import AsyncClient, Client

@@ -1,4 +1,4 @@
-"""What clients ask the decision service, and when they ask it again; how it is sent is not decided here."""
+"""The calls of the decision service as plans: what to send, and when to send it again. `http` carries them out."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from robandit.wire.types import NAME, Action, Choice, Chosen, Creation, Feedback
 
 T = TypeVar("T")
 Actions: TypeAlias = Mapping[str, ArrayLike] | Sequence[tuple[str, ArrayLike]] | ArrayLike
-"""What is on offer: features by id, pairs of id and features, or rows of features, whose ids are "0", "1", …"""
+"""The actions on offer: features by id, pairs of id and features, or rows of features, whose ids are "0", "1", …"""
 Sigma: TypeAlias = float | Sequence[float | None] | None
-"""The standard deviations of the rewards: one for all actions, or one for each, None where it is not known."""
+"""The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 """Rewards by the ids of their decisions."""
 
-_FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double from retry to retry, and the most
-_AT_ONCE = 5000  # rewards in a request: with the longest ids still less than the service takes
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # nobody can have read what we asked
+_FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
+_AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # the service can't have read the request
 _HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 LIMITS = httpx.Limits(max_connections=100, keepalive_expiry=2.0)  # before the service hangs up
 
 
 class ServiceError(Exception):
-    """The service refused, or did not answer in all that time."""
+    """The service refused a call, or did not answer within the deadline."""
 
     def __init__(self, status: int | None, message: str) -> None:
         super().__init__(status, message)
-        self.status, self.message = status, message
-        """The status of the answer, None if there was none, and the service's reason."""
+        self.status = status
+        """Status of the answer, None if there was none."""
+        self.message = message
+        """The service's reason."""
 
     def __str__(self) -> str:
         return self.message if self.status is None else f"{self.status}: {self.message}"
 
 
 class Ask(NamedTuple):
-    """A request."""
+    """A request to be sent."""
 
     method: str
     path: str
@@ -55,22 +57,25 @@ class Ask(NamedTuple):
     timeout: float = 0.0
 
     def arguments(self) -> dict[str, Any]:
-        """For `build_request`."""
+        """The arguments of httpx's `build_request`."""
         return {"method": self.method, "url": self.path, "content": self.body, "timeout": self.timeout}
 
 
 class Reply(NamedTuple):
+    """The answer to a request, after as many attempts as it took."""
+
     response: httpx.Response
     unsure: bool
     """Whether an earlier attempt may have been carried out, though its answer was lost."""
 
 
 Plan: TypeAlias = Generator[Ask | float, httpx.Response | httpx.TransportError | None, T]
-"""Asks, and is sent the answer or what went wrong; or says how many seconds to wait. It does neither itself."""
+"""A generator that yields a request and is sent its answer or error, or yields a number of seconds to wait. So the plan
+itself neither sends nor waits, and both clients carry out the same one."""
 
 
 class Calls:
-    """Every call as a plan, for either client to carry out."""
+    """Makes the plan of every call."""
 
     def __init__(self, key: str | None, timeout: float, retries: int, deadline: float) -> None:
         for name, value in (("timeout", timeout), ("deadline", deadline)):
@@ -84,7 +89,7 @@ class Calls:
         self._random = random.Random()
 
     def settings(self, url: str) -> dict[str, Any]:
-        """For an HTTP client."""
+        """The arguments of the HTTP client."""
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, got {url!r}")
         headers = {"Content-Type": "application/json"}
@@ -127,11 +132,11 @@ class Calls:
         return self._read((yield from self._insist(Ask("GET", "/v1/bandits"))), list[str])
 
     def log(self, name: str) -> Plan[httpx.Response]:
-        """An answer of which nothing was read so far."""
+        """The answer of this plan is a response whose body is not read yet."""
         return (yield from self._insist(Ask("GET", f"{_path(name)}/log", stream=True))).response
 
     def _insist(self, ask: Ask) -> Plan[Reply]:
-        """Ask until there is an answer that will not change, or the retries or the time are used up."""
+        """Ask until there is a final answer, or the retries or the time are used up."""
         end, unsure, attempt = time.monotonic() + self._deadline, False, 0
         while True:
             left = max(0.001, end - time.monotonic())
@@ -146,7 +151,7 @@ class Calls:
             attempt += 1
 
     def _wait(self, attempt: int, answer: httpx.Response | httpx.TransportError | None) -> float | None:
-        """The seconds to the next attempt; None if there is no point in one."""
+        """The seconds to wait before the next attempt; None if another attempt is pointless."""
         wait = min(_FIRST * 2.0 ** min(attempt, 30), _LONGEST) * self._random.uniform(0.5, 1.0)
         if not isinstance(answer, httpx.Response):
             return None if isinstance(answer, _HOPELESS) else wait
@@ -171,7 +176,7 @@ class Calls:
         return ServiceError(answer.status_code, self._hide(message))
 
     def _hide(self, text: str) -> str:
-        """Without the key, which somebody on the way may have sent back."""
+        """Take the key out of a text: somebody on the way may have sent it back."""
         return text.replace(self._key, "[key]") if self._key else text
 
 
@@ -192,7 +197,7 @@ def _actions(given: Actions, sigma: Sigma) -> list[Action]:
 
 
 def _pairs(given: Any) -> Iterable[tuple[str, ArrayLike]]:
-    """Ids and features, in whichever form they came."""
+    """Ids and features, from any of the forms of `Actions`."""
     if isinstance(given, Mapping):
         return given.items()
     if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
@@ -208,7 +213,7 @@ def _is_pair(one: Any) -> bool:
 
 
 def _ours(results: Sequence[Outcome]) -> list[Outcome]:
-    """A duplicate, after an attempt of ours of which we do not know what became, was accepted, then or before."""
+    """Call the first duplicate of a decision accepted: a lost answer, or an earlier call, had accepted its reward."""
     seen: set[str] = set()
     outcomes = []
     for one in results:
@@ -218,13 +223,14 @@ def _ours(results: Sequence[Outcome]) -> list[Outcome]:
     return outcomes
 
 
-class Lines:
-    """Events from bytes that come in pieces. Lines end with \\n alone: labels may hold any other separator."""
+class EventLines:
+    """Reads events from bytes that come in pieces. Lines end with \\n alone: labels may hold any other separator."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
+        """The events whose lines end in this piece."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             try:
@@ -233,10 +239,11 @@ class Lines:
                 raise ServiceError(200, f"this is no log of a decision service: {error}") from None
 
     def end(self) -> None:
-        """There is no more; was that the end of a line?"""
+        """Raise an error unless the last line is complete."""
         if self._rest:
             raise broken_off("in the middle of a line")
 
 
 def broken_off(why: object) -> ServiceError:
+    """The error for a log that ended too early."""
     return ServiceError(None, f"the log broke off, read it again from its beginning: {why}")

@@ -1,34 +1,27 @@
-"""Clients of the decision service. What was not answered is asked again, with the same ids, so that it counts once."""
+"""The two clients. A call that was not answered is sent again with the same ids, so that it counts once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from robandit.client.calls import Actions, Ask, Calls, Lines, Plan, Rewards, Sigma, broken_off
+from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Rewards, Sigma, broken_off
 from robandit.client.calls import ServiceError as ServiceError
 from robandit.wire.events import Event
 from robandit.wire.types import Chosen, Outcome, Status
 
 T = TypeVar("T")
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+Transport = TypeVar("Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
 
 
-class Client:
-    """A client of the decision service; one for many threads, if you like. docs/client.md says what retries promise.
-
-    ``timeout`` is how many seconds to wait for an answer, ``retries`` how often to ask again, and ``deadline`` the
-    seconds for all of that together. Asked again is what got no answer, 503 or 429, and nothing else.
-
-    >>> answer = {"decision_id": "visit-1", "action_id": "red", "index": 0, "propensity": 1.0, "round": 1}
-    >>> elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))
-    >>> with Client("http://localhost:8000", transport=elsewhere) as client:
-    ...     client.decide("shop", {"red": [1, 0], "blue": [0, 1]}).action_id
-    'red'
-    """
+class _BaseClient(ABC, Generic[Http, Transport]):
+    """The settings and the connections of either client."""
 
     def __init__(
         self,
@@ -38,13 +31,38 @@ class Client:
         timeout: float = 5.0,
         retries: int = 8,
         deadline: float = 30.0,
-        transport: httpx.BaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self._calls = Calls(key, timeout, retries, deadline)
-        self._http = httpx.Client(**self._calls.settings(url), transport=transport)
+        self._http: Http = self._connect(**self._calls.settings(url), transport=transport)
+
+    @staticmethod
+    @abstractmethod
+    def _connect(**settings: Any) -> Http: ...
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._http.base_url)!r})"
+
+
+class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
+    """A client of the decision service, which many threads may share. docs/client.md says what retries promise.
+
+    ``timeout`` is the number of seconds to wait for an answer, ``retries`` the number of further attempts, and
+    ``deadline`` the seconds for all attempts together. Only calls that got no answer, 503 or 429 are sent again.
+
+    >>> answer = {"decision_id": "visit-1", "action_id": "red", "index": 0, "propensity": 1.0, "round": 1}
+    >>> elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))
+    >>> with Client("http://localhost:8000", transport=elsewhere) as client:
+    ...     client.decide("shop", {"red": [1, 0], "blue": [0, 1]}).action_id
+    'red'
+    """
+
+    @staticmethod
+    def _connect(**settings: Any) -> httpx.Client:
+        return httpx.Client(**settings)
 
     def create(self, name: str, **settings: Any) -> Status:
-        """Make a bandit, or confirm that it is there just so. Settings are those of `PUT /v1/bandits/{name}`."""
+        """Create a bandit, or confirm that it exists as described. Settings are those of `PUT /v1/bandits/{name}`."""
         return self._do(self._calls.create(name, settings))
 
     def decide(
@@ -56,15 +74,15 @@ class Client:
         *,
         sigma: Sigma = None,
     ) -> Chosen:
-        """Which of these should I show? The ``decision_id`` is drawn here if you have none."""
+        """Choose one of these actions. Without a ``decision_id`` of yours, the client draws one."""
         return self._do(self._calls.decide(name, actions, decision_id, source, sigma))
 
     def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
-        """What came of a decision: accepted, duplicate, conflict, expired or unknown."""
+        """Give the reward of a decision. The outcome is accepted, duplicate, conflict, expired or unknown."""
         return self.rewards(name, [(decision_id, reward)])[0]
 
     def rewards(self, name: str, given: Rewards) -> list[Outcome]:
-        """The same for many, in as few requests as it takes. If it raises, send all of them again."""
+        """Give the rewards of many decisions, in as few requests as it takes. If it raises, send all of them again."""
         return self._do(self._calls.rewards(name, given))
 
     def status(self, name: str) -> Status:
@@ -72,12 +90,12 @@ class Client:
         return self._do(self._calls.status(name))
 
     def bandits(self) -> list[str]:
-        """The names of all."""
+        """The names of all bandits."""
         return self._do(self._calls.bandits())
 
     def log(self, name: str) -> Iterator[Event]:
-        """Every decision, reward, default and proof so far, as they are read."""
-        response, lines = self._do(self._calls.log(name)), Lines()
+        """Read every decision, reward, default and proof so far, one by one."""
+        response, lines = self._do(self._calls.log(name)), EventLines()
         try:
             for piece in response.iter_bytes():
                 yield from lines.feed(piece)
@@ -88,13 +106,18 @@ class Client:
             response.close()
 
     def _do(self, plan: Plan[T]) -> T:
+        """Carry out a plan."""
         answer: httpx.Response | httpx.TransportError | None = None
         while True:
             try:
                 step = plan.send(answer)
             except StopIteration as stop:
                 return stop.value
-            answer = time.sleep(step) if isinstance(step, float) else self._send(step)  # type: ignore[func-returns-value]
+            if isinstance(step, float):
+                time.sleep(step)
+                answer = None
+            else:
+                answer = self._send(step)
 
     def _send(self, ask: Ask) -> httpx.Response | httpx.TransportError:
         try:
@@ -106,6 +129,7 @@ class Client:
             return error
 
     def close(self) -> None:
+        """Close all connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -114,12 +138,9 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._http.base_url)!r})"
 
-
-class AsyncClient:
-    """The same for asyncio: `await client.decide(...)`, `async for event in client.log(...)`, many calls at once.
+class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
+    """`Client` for asyncio: `await client.decide(...)`, `async for event in client.log(...)`, many calls at once.
 
     >>> async def names():
     ...     elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=["shop"]))
@@ -129,20 +150,12 @@ class AsyncClient:
     ['shop']
     """
 
-    def __init__(
-        self,
-        url: str = "http://localhost:8000",
-        *,
-        key: str | None = None,
-        timeout: float = 5.0,
-        retries: int = 8,
-        deadline: float = 30.0,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._calls = Calls(key, timeout, retries, deadline)
-        self._http = httpx.AsyncClient(**self._calls.settings(url), transport=transport)
+    @staticmethod
+    def _connect(**settings: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(**settings)
 
     async def create(self, name: str, **settings: Any) -> Status:
+        """See `Client.create`."""
         return await self._do(self._calls.create(name, settings))
 
     async def decide(
@@ -154,22 +167,28 @@ class AsyncClient:
         *,
         sigma: Sigma = None,
     ) -> Chosen:
+        """See `Client.decide`."""
         return await self._do(self._calls.decide(name, actions, decision_id, source, sigma))
 
     async def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
+        """See `Client.reward`."""
         return (await self.rewards(name, [(decision_id, reward)]))[0]
 
     async def rewards(self, name: str, given: Rewards) -> list[Outcome]:
+        """See `Client.rewards`."""
         return await self._do(self._calls.rewards(name, given))
 
     async def status(self, name: str) -> Status:
+        """See `Client.status`."""
         return await self._do(self._calls.status(name))
 
     async def bandits(self) -> list[str]:
+        """See `Client.bandits`."""
         return await self._do(self._calls.bandits())
 
     async def log(self, name: str) -> AsyncIterator[Event]:
-        response, lines = await self._do(self._calls.log(name)), Lines()
+        """See `Client.log`."""
+        response, lines = await self._do(self._calls.log(name)), EventLines()
         try:
             async for piece in response.aiter_bytes():
                 for event in lines.feed(piece):
@@ -181,6 +200,7 @@ class AsyncClient:
             await response.aclose()
 
     async def _do(self, plan: Plan[T]) -> T:
+        """Carry out a plan."""
         answer: httpx.Response | httpx.TransportError | None = None
         while True:
             try:
@@ -199,6 +219,7 @@ class AsyncClient:
             return error
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
@@ -206,6 +227,3 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._http.base_url)!r})"

@@ -1,1 +1,2 @@
-"""The decision service: which of these should I show, and what came of it; durable, each reward counted once."""
+"""The decision service: it chooses actions over HTTP and learns from rewards. Nothing acknowledged is lost, and every
+reward counts once."""

@@ -27,8 +27,8 @@ from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcom
 log = logging.getLogger("robandit.service")
 
 LARGEST_BODY = 4 << 20
-"""Bytes of a request."""
-_TOO_LARGE = f"a request may have up to {LARGEST_BODY:,} bytes"
+"""Largest number of bytes of a request."""
+_SIZE = f"a request may have up to {LARGEST_BODY:,} bytes"
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 413: {"Connection": "close"}, 429: {"Retry-After": "1"}}
 _ENCODE = msgspec.json.Encoder()
 
@@ -36,8 +36,8 @@ _ENCODE = msgspec.json.Encoder()
 class Service:
     """A hub behind HTTP, as an ASGI application.
 
-    Decisions and rewards, which are nearly all that is ever asked, are answered here; Starlette answers the rest, and
-    would take twice as long over these.
+    Nearly all requests are for decisions and rewards. They are answered here, since Starlette would take twice as long;
+    Starlette answers the rest.
     """
 
     def __init__(self, hub: Hub, keys: Keys, *, stop: Callable[[], None] = lambda: None) -> None:
@@ -106,7 +106,7 @@ class Service:
             self.hub.stop()
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Do it once a second, whatever becomes of it."""
+        """Do this once a second, even after it has failed."""
         while True:
             await asyncio.sleep(1.0)
             try:
@@ -117,7 +117,7 @@ class Service:
                 log.exception("%s failed, and is tried again", do.__name__)
 
     def _guard(self, role: str, handle: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """Let in who may, answer what goes wrong, and tell nobody why it went wrong inside."""
+        """Check the key, and answer errors. What went wrong inside is told to nobody."""
 
         async def guarded(request: Request) -> Response:
             try:
@@ -129,6 +129,7 @@ class Service:
         return guarded
 
     def _let_in(self, scope: Scope, role: str) -> None:
+        """Refuse a request whose key may not do this."""
         if not self._keys:
             return
         key = self._keys.find(Headers(scope=scope))
@@ -139,7 +140,7 @@ class Service:
         if not self._keys.within_rate(key.name):
             raise Refused(429, "too many requests with this key; slow down")
 
-    # What is asked.
+    # The calls.
 
     async def _bandit(self, request: Request) -> Response:
         return await (self._create if request.method == "PUT" else self._status)(request)
@@ -167,7 +168,7 @@ class Service:
         return _answer(self.hub.status(request.path_params["name"]))
 
     async def _list(self, request: Request) -> Response:
-        return _answer(sorted(self.hub.wards))
+        return _answer(sorted(self.hub.bandits))
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
@@ -207,10 +208,10 @@ _FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    """The body, unless it is too large; no more of it is read than that, and nothing if it says so beforehand."""
+    """Read the body. One that is too large is refused, before it is read where its length is announced."""
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > LARGEST_BODY:
-            raise Refused(413, _TOO_LARGE)
+            raise Refused(413, _SIZE)
     parts, size, more = [], 0, True
     while more:
         message = await receive()
@@ -220,16 +221,17 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
         parts.append(part)
         size, more = size + len(part), message.get("more_body", False)
         if size > LARGEST_BODY:
-            raise Refused(413, _TOO_LARGE)
+            raise Refused(413, _SIZE)
     return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 async def _elsewhere(request: Request) -> Response:
-    """`Service` answers these itself; their routes are here for who comes with another method, or a newline."""
+    """Answer 404. `Service` serves these paths itself; the routes are for other methods, and names with a newline."""
     raise HTTPException(404)
 
 
 async def _no_such_call(request: Request, error: Exception) -> Response:
+    """Say which method a path has, or that there is no such path."""
     assert isinstance(error, HTTPException)
     path, allowed = request.scope["path"], (error.headers or {}).get("Allow", "")
     why = f"{request.method} is not for {path}; {allowed} is" if allowed else f"there is nothing at {path}"
@@ -238,8 +240,9 @@ async def _no_such_call(request: Request, error: Exception) -> Response:
     return answer
 
 
-class _LastWord(Response):
-    """Said to somebody who goes on and on, who is heard a little longer: one who is cut off would not hear it."""
+class _TooLarge(Response):
+    """Answers while the request still comes in, and reads on for a while: a client that is cut off would not read the
+    answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -254,12 +257,12 @@ class _LastWord(Response):
 
 
 def _answer(value: Any, status: int = 200) -> Response:
-    kind = _LastWord if status == 413 else Response
+    kind = _TooLarge if status == 413 else Response
     return kind(_ENCODE.encode(value), status, _HEADERS.get(status), media_type="application/json")
 
 
 def _refusal(error: Exception, scope: Scope) -> Response:
-    """The answer to what can't be; what is our own fault goes into our own log."""
+    """The answer to a request that failed. What is the service's own fault goes into its own log."""
     if isinstance(error, Refused):
         return _answer(Problem(error=str(error)), error.status)
     if isinstance(error, msgspec.ValidationError):

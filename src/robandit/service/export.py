@@ -1,4 +1,4 @@
-"""The log as Parquet: a row for each decision, with what came of it."""
+"""The log as Parquet: one row for each decision, with its reward."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from robandit.wire.events import Decided, decode
+from robandit.wire.parquet import PARQUET_KEY
 
 ROWS, BYTES = 4096, 8 << 20
-"""A row group has so many decisions, or fewer if they take more than so many bytes. Larger ones would hold up others:
-while Arrow takes them apart, no other thread runs."""
-_NAME = 64  # bytes that the id of an action takes in memory, about
-_CHUNK = 1 << 18  # bytes that are sent at once
+"""Largest number of decisions in a row group, and of bytes that they take. Larger groups would hold up other requests:
+while Arrow converts one, no other thread runs."""
+_NAME = 64  # about the bytes that the id of an action takes in memory
+_CHUNK = 1 << 18  # bytes sent at once
 OUTCOMES = ("pending", "rewarded", "default", "lost")
-"""What can have become of a decision: nothing yet, a reward, the default in its place, or none in time."""
-ABOUT = b"robandit.log"
-"""Where the file's metadata says whose log it is, and what was proved of its feedback."""
+"""What became of a decision: nothing yet, a reward, the default in its place, or no reward in time."""
 
 _NUMBERS = pa.list_(pa.float64())
 SCHEMA = pa.schema(
@@ -55,6 +54,9 @@ SCHEMA = pa.schema(
 Pages: TypeAlias = Callable[[], AsyncIterator[list[bytes]]]
 
 
+# Events, with no more of them than `Endings` needs: a decision in full takes most of the time.
+
+
 class _Made(msgspec.Struct, tag="D"):
     id: str
 
@@ -75,19 +77,20 @@ class _Proof(msgspec.Struct, tag="P"):
     sentence: str
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof)  # events, with no more of them than `Fates` needs
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof)
 
 
-class Fates:
-    """What became of each decision, in the order of decisions; 17 bytes for each."""
+class Endings:
+    """What became of each decision, in the order of decisions. It takes 17 bytes for each."""
 
     def __init__(self) -> None:
         self.outcome, self.reward, self.at = bytearray(), array("d"), array("d")
         self._open: dict[str, int] = {}
         self.proof: str | None = None
-        """What the monitor proved last."""
+        """The monitor's last proof, in words."""
 
     def read(self, page: Sequence[bytes]) -> None:
+        """Take in the next events of the log."""
         for event in map(_SKIM.decode, page):
             if isinstance(event, _Made):
                 self._open[event.id] = len(self.outcome)
@@ -104,18 +107,19 @@ class Fates:
 
 
 class Writer:
-    """Writes decisions to a file, a row group at a time. Only one thread is ever at it."""
+    """Writes decisions to a file, a row group at a time. Only one thread at a time uses it."""
 
-    def __init__(self, file: BinaryIO, name: str, fates: Fates) -> None:
-        self._fates, self._rows, self._bytes, self._done = fates, list[Decided](), 0, 0
-        about = {ABOUT: json.dumps({"bandit": name, "proof": fates.proof})}
+    def __init__(self, file: BinaryIO, name: str, endings: Endings) -> None:
+        self._endings, self._rows, self._bytes, self._done = endings, list[Decided](), 0, 0
+        about = {PARQUET_KEY: json.dumps({"bandit": name, "proof": endings.proof})}
         self._out = pq.ParquetWriter(file, SCHEMA.with_metadata(about), compression="zstd")
         self._lock = Lock()
 
     def write(self, page: Sequence[bytes]) -> None:
+        """Write the decisions among the next events of the log."""
         with self._lock:
             for event in map(decode, page):
-                if self._done + len(self._rows) >= len(self._fates.outcome):  # later ones have no fate yet
+                if self._done + len(self._rows) >= len(self._endings.outcome):  # the rest came after the first reading
                     return
                 if isinstance(event, Decided):
                     self._rows.append(event)
@@ -124,27 +128,28 @@ class Writer:
                         self._flush()
 
     def close(self) -> None:
+        """Write what is left, and the file's end."""
         with self._lock:
             self._flush()
             self._out.close()
 
     def abandon(self) -> None:
-        """Write no more, and wait for a thread that is at it."""
+        """Write no more. Wait for a thread that still writes."""
         with self._lock, suppress(OSError, pa.ArrowException):
-            self._rows, self._fates = [], Fates()  # which have room for nothing
+            self._rows, self._endings = [], Endings()  # without endings, nothing is written
             self._out.close()
 
     def _flush(self) -> None:
         if self._rows:
             place = slice(self._done, self._done + len(self._rows))
-            self._out.write_table(_table(self._rows, self._fates, place))
+            self._out.write_table(_table(self._rows, self._endings, place))
             self._done, self._rows, self._bytes = place.stop, [], 0
 
 
-def _table(rows: Sequence[Decided], fates: Fates, place: slice) -> pa.Table:
-    """Decisions, which have these places among all, and what became of them."""
-    outcome = np.frombuffer(bytes(fates.outcome[place]), np.uint8)
-    reward, at = np.array(fates.reward[place]), np.array(fates.at[place])
+def _table(rows: Sequence[Decided], endings: Endings, place: slice) -> pa.Table:
+    """The decisions at these places of all decisions, and what became of them."""
+    outcome = np.frombuffer(bytes(endings.outcome[place]), np.uint8)
+    reward, at = np.array(endings.reward[place]), np.array(endings.at[place])
     columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in ("round", "at", "index", "sigma")}
     columns |= {name: [getattr(row, name) for row in rows] for name in ("level", "propensity", "weight", "source")}
     columns |= {
@@ -162,7 +167,7 @@ def _table(rows: Sequence[Decided], fates: Fates, place: slice) -> pa.Table:
 
 
 def _offered(rows: Sequence[Decided]) -> pa.Array:
-    """The features of all that was on offer, list by list; null where they were not kept."""
+    """The features of all the actions on offer, list by list; null where they were not kept."""
     counts = [0 if row.offered is None else len(row.actions) for row in rows]
     sizes = np.repeat([len(row.features) for row in rows], counts)
     values = pa.array(np.frombuffer(b"".join(row.offered or b"" for row in rows)))
@@ -175,17 +180,20 @@ def _offsets(sizes: Any) -> pa.Array:
 
 
 async def as_parquet(name: str, pages: Pages, gone: Callable[[], Awaitable[bool]]) -> BinaryIO | None:
-    """A bandit's log as a nameless temporary file, which the system removes whatever happens; ``None`` if by then
-    nobody waits for it. The log is read twice, since rewards stand behind decisions; threads do the work."""
-    fates, file = Fates(), TemporaryFile()  # noqa: SIM115 - whoever sends it closes it
+    """A bandit's log as an open temporary file, or ``None`` if by then nobody waits for it.
+
+    The file has no name, so the system removes it whatever happens. The log is read twice, since a reward comes after
+    its decision. Threads do the work.
+    """
+    endings, file = Endings(), TemporaryFile()  # noqa: SIM115 - `Download` closes it
     writer: Writer | None = None
     done = False
     try:
         async for page in pages():
-            await asyncio.to_thread(fates.read, page)
+            await asyncio.to_thread(endings.read, page)
             if await gone():
                 return None
-        writer = Writer(file, name, fates)
+        writer = Writer(file, name, endings)
         async for page in pages():
             await asyncio.to_thread(writer.write, page)
             if await gone():
@@ -201,7 +209,7 @@ async def as_parquet(name: str, pages: Pages, gone: Callable[[], Awaitable[bool]
 
 
 class Download(StreamingResponse):
-    """A file as an answer; it is closed once that is sent, or can't be."""
+    """A file as an answer. It is closed once it is sent, or can't be sent."""
 
     def __init__(self, file: BinaryIO, filename: str, media_type: str) -> None:
         self._file = file

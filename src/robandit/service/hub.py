@@ -1,4 +1,4 @@
-"""All bandits of a service: every change goes through one queue, is written in groups, and is answered once written."""
+"""All bandits of a service. Every change goes through one queue, is written in a group, and is then answered."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from robandit.monitor.certificate import Certificate
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.stores.store import KINDS, Bandit, Entry, Item, Snapshot, Store, StoreError, append, events
+from robandit.service.stores.store import KINDS, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
-from robandit.wire.types import Alarm, Choice, Chosen, Feedback, Outcome, Settings, Status
+from robandit.wire.types import Alarm, BanditSettings, Choice, Chosen, Feedback, Outcome, Status
 
 log = logging.getLogger("robandit.service")
 
 _STOPPING = "the service can't write and is stopping; ask again, with the same ids, when it is back"
-_LOOKS = 1.1  # by how much the monitor's rounds grow from look to look
+_LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
 SNAPSHOT_EVERY = 20_000
-"""Events of a bandit from one snapshot to the next, at least."""
+"""Least number of events from one snapshot of a bandit to the next."""
 
 
 class Refused(Exception):  # noqa: N818 - it is what became of the request
-    """A request that can't be; nothing has changed."""
+    """A request was refused, with this HTTP status, and has changed nothing."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -40,74 +40,79 @@ class Refused(Exception):  # noqa: N818 - it is what became of the request
 
 
 @dataclass
-class Ward:
-    """A bandit and its learner."""
+class LiveBandit:
+    """A bandit that is being served: its record in the store, and its state."""
 
-    entry: Bandit
-    settings: Settings
+    record: Bandit
+    settings: BanditSettings
     learner: Learner
     saved: int = 0
-    """The place of the last snapshot."""
+    """Place of the last snapshot."""
     seen: int = 0
-    """The rounds that the monitor had when it was last looked at."""
+    """Number of rounds that the monitor had at the last look."""
     fresh: dict[tuple[int, str], Event] = field(default_factory=dict)
-    """What is being written, by kind and id."""
+    """Events that are being written, by kind and id."""
 
 
 class _Job(NamedTuple):
+    """A request in the queue: what to run, and where its answer goes."""
+
     run: Callable[[list[Item]], Any]
     answer: asyncio.Future[Any]
 
 
 class Hub:
-    """Brings requests to learners, their events to the store, and answers back."""
+    """Takes requests to learners, their events to the store, and the answers back."""
 
     def __init__(self, store: Store, *, look: Callable[[dict[str, Any]], Certificate | None] = look) -> None:
         self._store, self._look = store, look
-        self.wards: dict[str, Ward] = {}
+        self.bandits: dict[str, LiveBandit] = {}
         self._jobs: list[_Job] = []
         self._wake = asyncio.Event()
         self.broken: str | None = None
-        """Why nothing can be written any more."""
-        for entry in store.bandits():
-            self._adopt(entry)
+        """The reason why nothing can be written any more."""
+        for record in store.bandits():
+            self._adopt(record)
         store.release()
 
     # Requests.
 
-    async def create(self, name: str, settings: Settings, seed: int | None) -> bool:
-        """Create a bandit, or confirm that it is there as described. Gives whether it is new."""
+    async def create(self, name: str, settings: BanditSettings, seed: int | None) -> bool:
+        """Create a bandit, or confirm that it is there as described; return whether it is new."""
         return await self._ask(lambda items: self._create(name, settings, seed, items))
 
     async def decide(self, name: str, choice: Choice) -> Chosen:
-        return await self._ask(lambda items: self._decide(self._ward(name), choice, items))
+        """Choose an action; with a known ``decision_id``, repeat the answer."""
+        return await self._ask(lambda items: self._decide(self._bandit(name), choice, items))
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
-        return await self._ask(lambda items: self._reward(self._ward(name), given, items))
+        """Take rewards in, and say what became of each."""
+        return await self._ask(lambda items: self._reward(self._bandit(name), given, items))
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
         await self._ask(self._close_all)
 
     async def look(self) -> None:
-        """Look at the monitors that have seen a tenth more than last time, on copies, and write down what is new."""
+        """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""
         if not await self._ask(lambda items: self._store.watches()):
             return
-        for ward in list(self.wards.values()):
-            rounds = ward.learner.monitor.rounds
-            if rounds > _LOOKS * ward.seen:
-                ward.seen = rounds
-                found = await asyncio.to_thread(self._look, ward.learner.monitor.state())
+        for bandit in list(self.bandits.values()):
+            rounds = bandit.learner.monitor.rounds
+            if rounds > _LOOKS * bandit.seen:
+                bandit.seen = rounds
+                found = await asyncio.to_thread(self._look, bandit.learner.monitor.state())
                 if found is not None:
-                    await self._ask(partial(self._prove, ward, found))
+                    await self._ask(partial(self._prove, bandit, found))
 
     def status(self, name: str) -> Status:
-        ward = self._ward(name)
-        learner = ward.learner
+        """How a bandit is doing."""
+        bandit = self._bandit(name)
+        learner = bandit.learner
         first, best, held = learner.alarm, learner.proof, learner.policy.estimate()
         return Status(
             name=name,
-            settings=ward.settings,
+            settings=bandit.settings,
             now=self._store.now(),
             rounds=learner.policy.rounds,
             pending=len(learner.pending),
@@ -129,18 +134,18 @@ class Hub:
         )
 
     def log(self, name: str) -> AsyncIterator[list[bytes]]:
-        """A bandit's log so far, some events at a time, as `encode` has them."""
-        return self._pages(self._ward(name))
+        """A bandit's log so far, some events at a time, as `encode` writes them."""
+        return self._pages(self._bandit(name))
 
-    async def _pages(self, ward: Ward) -> AsyncIterator[list[bytes]]:
-        after, last = 0, ward.learner.place
+    async def _pages(self, bandit: LiveBandit) -> AsyncIterator[list[bytes]]:
+        after, last = 0, bandit.learner.place
         while after < last:
-            page = await self._ask(partial(self._page, ward, after))
+            page = await self._ask(partial(self._page, bandit, after))
             yield page[: last - after]
             after += len(page)
 
     def metrics(self) -> Iterator[str]:
-        """What Prometheus reads."""
+        """The lines that Prometheus reads."""
         for metric, kind, value in (
             ("rounds_total", "counter", lambda learner: learner.policy.rounds),
             ("rewards_total", "counter", lambda learner: learner.rewards),
@@ -150,20 +155,20 @@ class Hub:
             ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
         ):
             yield f"# TYPE robandit_{metric} {kind}"
-            for name, ward in self.wards.items():
-                yield f'robandit_{metric}{{bandit="{name}"}} {value(ward.learner)!r}'
+            for name, bandit in self.bandits.items():
+                yield f'robandit_{metric}{{bandit="{name}"}} {value(bandit.learner)!r}'
 
-    def _ward(self, name: str) -> Ward:
-        if name not in self.wards:
+    def _bandit(self, name: str) -> LiveBandit:
+        if name not in self.bandits:
             raise Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
-        return self.wards[name]
+        return self.bandits[name]
 
-    # What they do. Each runs alone, and puts what is to be written into ``items``.
+    # What the requests do. Each runs alone, and adds what is to be written to ``items``.
 
-    def _create(self, name: str, settings: Settings, seed: int | None, items: list[Item]) -> bool:
-        if name in self.wards:
-            ward = self.wards[name]
-            if ward.settings != settings or (seed is not None and seed != ward.entry.seed):
+    def _create(self, name: str, settings: BanditSettings, seed: int | None, items: list[Item]) -> bool:
+        if name in self.bandits:
+            bandit = self.bandits[name]
+            if bandit.settings != settings or (seed is not None and seed != bandit.record.seed):
                 raise Refused(409, f"bandit {name!r} is there already with other settings; choose another name")
             return False
         if settings.policy not in POLICIES:
@@ -173,15 +178,15 @@ class Hub:
             learner = Learner(settings, drawn)
         except (ValueError, TypeError) as error:
             raise Refused(422, str(error)) from None
-        number = 1 + max((ward.entry.number for ward in self.wards.values()), default=0)
-        entry = Bandit(number, name, msgspec.json.encode(settings), drawn, self._store.now())
-        self.wards[name] = Ward(entry, settings, learner)
-        items.append(entry)
+        number = 1 + max((bandit.record.number for bandit in self.bandits.values()), default=0)
+        record = Bandit(number, name, msgspec.json.encode(settings), drawn, self._store.now())
+        self.bandits[name] = LiveBandit(record, settings, learner)
+        items.append(record)
         return True
 
-    def _decide(self, ward: Ward, choice: Choice, items: list[Item]) -> Chosen:
+    def _decide(self, bandit: LiveBandit, choice: Choice, items: list[Item]) -> Chosen:
         names = [action.id for action in choice.actions]
-        known = None if choice.decision_id is None else self._find(ward, choice.decision_id, final=False)
+        known = None if choice.decision_id is None else self._find(bandit, choice.decision_id, final=False)
         if isinstance(known, Decided):
             if known.actions != names or known.features != choice.actions[known.index].features:
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
@@ -190,76 +195,76 @@ class Hub:
             return _answer(known)
         if len(set(names)) < len(names):
             raise Refused(422, "the ids of actions must differ")
-        decided = self._draw(ward, choice, names)
-        self._put(ward, decided, items)
+        decided = self._draw(bandit, choice, names)
+        self._put(bandit, decided, items)
         return _answer(decided)
 
-    def _draw(self, ward: Ward, choice: Choice, names: list[str]) -> Decided:
+    def _draw(self, bandit: LiveBandit, choice: Choice, names: list[str]) -> Decided:
         sigmas = [action.sigma for action in choice.actions]
-        sigma = [ward.settings.noise_range if one is None else one for one in sigmas] if any(sigmas) else None
+        sigma = [bandit.settings.noise_range if one is None else one for one in sigmas] if any(sigmas) else None
         try:
-            return ward.learner.decide(
-                id=choice.decision_id or f"{ward.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
+            return bandit.learner.decide(
+                id=choice.decision_id or f"{bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._store.now(),
                 actions=names,
-                features=_features(choice, ward.settings.dim),
+                features=_features(choice, bandit.settings.dim),
                 sigma=sigma,
                 source=choice.source,
             )
         except ValueError as error:
             raise Refused(422, str(error)) from None
 
-    def _reward(self, ward: Ward, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
-        self._close(ward, items)
-        return [Outcome(decision_id=one.decision_id, status=self._one_reward(ward, one, items)) for one in given]
+    def _reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
+        self._close(bandit, items)
+        return [Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)) for one in given]
 
-    def _one_reward(self, ward: Ward, given: Feedback, items: list[Item]) -> str:
-        if given.decision_id in ward.learner.pending:
-            self._put(ward, Rewarded(id=given.decision_id, at=self._now(ward), reward=given.reward), items)
+    def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
+        if given.decision_id in bandit.learner.pending:
+            self._put(bandit, Rewarded(id=given.decision_id, at=self._now(bandit), reward=given.reward), items)
             return "accepted"
-        final = self._find(ward, given.decision_id, final=True)
+        final = self._find(bandit, given.decision_id, final=True)
         if final is None:
             return "unknown"
         if isinstance(final, Closed):
             return "expired"
         return "duplicate" if isinstance(final, Rewarded) and final.reward == given.reward else "conflict"
 
-    def _prove(self, ward: Ward, found: Certificate, items: list[Item]) -> None:
-        best = ward.learner.proof
+    def _prove(self, bandit: LiveBandit, found: Certificate, items: list[Item]) -> None:
+        best = bandit.learner.proof
         if found.lower_bound > (best.lower_bound if best else 0.0):
             event = Proved(
-                id=str(ward.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
-                at=self._now(ward),
+                id=str(bandit.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
+                at=self._now(bandit),
                 round=found.rounds,
                 lower_bound=found.lower_bound,
                 since=found.since,
                 sentence=found.sentence,
             )
-            self._put(ward, event, items)
-            log.warning("bandit %s: %s", ward.entry.name, found.sentence)
+            self._put(bandit, event, items)
+            log.warning("bandit %s: %s", bandit.record.name, found.sentence)
 
-    def _page(self, ward: Ward, after: int, items: list[Item]) -> list[bytes]:
-        return self._store.page(ward.entry.number, after)
+    def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
+        return self._store.page(bandit.record.number, after)
 
     def _close_all(self, items: list[Item]) -> None:
-        for ward in self.wards.values():
-            self._close(ward, items)
+        for bandit in self.bandits.values():
+            self._close(bandit, items)
 
-    def _close(self, ward: Ward, items: list[Item]) -> None:
-        for event in ward.learner.due(self._store.now()):
-            self._put(ward, event, items)
+    def _close(self, bandit: LiveBandit, items: list[Item]) -> None:
+        for event in bandit.learner.due(self._store.now()):
+            self._put(bandit, event, items)
 
-    def _now(self, ward: Ward) -> float:
-        return max(self._store.now(), ward.learner.clock)
+    def _now(self, bandit: LiveBandit) -> float:
+        return max(self._store.now(), bandit.learner.clock)
 
-    def _find(self, ward: Ward, id: str, *, final: bool) -> Event | None:  # noqa: A002
-        """A decision, or its reward or default: written, or about to be."""
-        return ward.fresh.get((int(final), id)) or self._store.find(ward.entry.number, id, final=final)
+    def _find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        """The decision of an id, or its reward or default, whether it is written or about to be."""
+        return bandit.fresh.get((int(final), id)) or self._store.find(bandit.record.number, id, final=final)
 
-    def _put(self, ward: Ward, event: Event, items: list[Item]) -> None:
-        ward.learner.apply(event)
-        ward.fresh[KINDS[type(event)], event.id] = event
-        items.append(Entry(ward.entry.number, ward.learner.place, event))
+    def _put(self, bandit: LiveBandit, event: Event, items: list[Item]) -> None:
+        bandit.learner.apply(event)
+        bandit.fresh[KINDS[type(event)], event.id] = event
+        items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
 
     # The queue.
 
@@ -272,17 +277,17 @@ class Hub:
         return await answer
 
     async def work(self) -> None:
-        """Serve the queue until something can't be written; then nothing is acknowledged any more."""
+        """Serve the queue until something can't be written. From then on nothing is acknowledged."""
         while self.broken is None:
             await self._wake.wait()
             self._wake.clear()
             jobs, self._jobs = self._jobs, []
             await self._group(jobs)
-        for job in self._jobs:  # which came meanwhile
+        for job in self._jobs:  # they came meanwhile
             job.answer.set_exception(Refused(503, _STOPPING))
 
     async def _group(self, jobs: Sequence[_Job]) -> None:
-        """Do these one after the other, write what came of them at once, then answer all."""
+        """Run these jobs one after the other, write all their events at once, then answer all."""
         results: list[Any] = []
         try:
             if self._store.shared:
@@ -296,14 +301,14 @@ class Hub:
             self.broken = str(error)
             log.critical("nothing is acknowledged any more, and the service stops", exc_info=error)
             results = [Refused(503, _STOPPING)] * len(jobs)
-        for ward in self.wards.values():
-            ward.fresh.clear()
+        for bandit in self.bandits.values():
+            bandit.fresh.clear()
         for job, result in zip(jobs, results, strict=True):
             if not job.answer.done():
                 job.answer.set_exception(result) if isinstance(result, Exception) else job.answer.set_result(result)
 
     def _run(self, jobs: Sequence[_Job], results: list[Any]) -> list[Item]:
-        """What is to be written of these; their results are added to ``results``."""
+        """Run jobs, add their results to ``results``, and return what is to be written."""
         items: list[Item] = []
         for job in jobs:
             try:
@@ -313,7 +318,7 @@ class Hub:
         return items
 
     async def _write(self, items: Sequence[Item]) -> None:
-        """Where putting is quick, only the commit is for a thread: two that are busy hold each other up."""
+        """Write and commit. Where putting is quick, a thread only commits: two busy threads slow each other down."""
         kept = self._snapshots()
         if self._store.shared:
             await asyncio.to_thread(append, self._store, items, kept)
@@ -321,43 +326,43 @@ class Hub:
             self._store.put(items, kept)
             await asyncio.to_thread(self._store.commit)
 
-    def _adopt(self, entry: Bandit) -> None:
-        """A bandit from the store: its state is that of its last snapshot and the log since."""
-        settings = msgspec.json.decode(entry.settings, type=Settings)
-        learner, kept = Learner(settings, entry.seed), self._store.snapshot(entry.number)
+    def _adopt(self, record: Bandit) -> None:
+        """Serve a bandit of the store: take its last snapshot and fold in the log since."""
+        settings = msgspec.json.decode(record.settings, type=BanditSettings)
+        learner, kept = Learner(settings, record.seed), self._store.snapshot(record.number)
         if kept is not None:
             try:
-                learner = Learner.restore(settings, entry.seed, kept.body)
+                learner = Learner.restore(settings, record.seed, kept.body)
             except (ValueError, KeyError, TypeError) as error:
-                log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", entry.name, error)
+                log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
         saved = learner.place
-        for event in events(self._store, entry.number, learner.place):
+        for event in events(self._store, record.number, learner.place):
             learner.apply(event)
-        self.wards[entry.name] = Ward(entry, settings, learner, saved)
+        self.bandits[record.name] = LiveBandit(record, settings, learner, saved)
 
     def _catch_up(self, news: Sequence[Item]) -> None:
         """Fold in what other processes have written."""
-        numbers = {ward.entry.number: ward for ward in self.wards.values()}
+        numbers = {bandit.record.number: bandit for bandit in self.bandits.values()}
         for item in news:
             if isinstance(item, Bandit):
-                if item.name not in self.wards:
+                if item.name not in self.bandits:
                     self._adopt(item)
-                numbers[item.number] = self.wards[item.name]
+                numbers[item.number] = self.bandits[item.name]
             elif item.place > numbers[item.bandit].learner.place:
                 numbers[item.bandit].learner.apply(item.event)
 
     def _snapshots(self, *, of_all: bool = False) -> list[Snapshot]:
-        """States of bandits to which much has happened, or anything. They are no part of any promise."""
+        """Snapshots of the bandits that have changed much since the last one, or at all. No promise depends on them."""
         found = []
-        for ward in self.wards.values():
-            new = ward.learner.place - ward.saved
-            if new >= (1 if of_all else max(SNAPSHOT_EVERY, len(ward.learner.pending))):  # large ones are rarer
-                ward.saved = ward.learner.place
-                found.append(Snapshot(ward.entry.number, ward.saved, ward.learner.snapshot()))
+        for bandit in self.bandits.values():
+            new = bandit.learner.place - bandit.saved
+            if new >= (1 if of_all else max(SNAPSHOT_EVERY, len(bandit.learner.pending))):  # large ones are rarer
+                bandit.saved = bandit.learner.place
+                found.append(Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot()))
         return found
 
     def stop(self) -> None:
-        """Keep snapshots of all, for a quick start."""
+        """Keep snapshots of all bandits, for a quick start, and close the store."""
         if self.broken is None and (kept := self._snapshots(of_all=True)):
             try:
                 append(self._store, [], kept)
@@ -367,7 +372,7 @@ class Hub:
 
 
 def _features(choice: Choice, dim: int) -> Floats:
-    """Of all actions, (K, d)."""
+    """The features (K, d) of all actions."""
     for action in choice.actions:
         if len(action.features) != dim:
             raise Refused(422, f"action {action.id!r} has {len(action.features)} features, and should have {dim}")

@@ -1,4 +1,4 @@
-"""Who may do what: API keys with roles, of which only hashes are kept."""
+"""API keys and their roles. Only hashes of keys are kept."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from time import monotonic
 from typing import NamedTuple
 
 ROLES = ("decide", "reward", "admin")
-"""What a key may do; an admin may do everything."""
+"""The roles of keys: each allows one kind of request, and an admin's allows all."""
 
 
 class Key(NamedTuple):
+    """A key as the service knows it."""
+
     name: str
     role: str
     digest: bytes
+    """SHA-256 of the secret."""
 
 
 def new_key(name: str, role: str) -> tuple[str, dict[str, str]]:
-    """A secret, to be shown once, and the entry of the keys file that lets it in."""
+    """Make a secret, to be shown once, and the entry of the keys file that lets it in."""
     if role not in ROLES:
         raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
     secret = secrets.token_urlsafe(32)
@@ -30,7 +33,7 @@ def new_key(name: str, role: str) -> tuple[str, dict[str, str]]:
 
 
 class Keys:
-    """The keys of a service. With none, everyone who can reach it may do everything."""
+    """The keys of a service. Without any, everyone who can reach the service may do everything."""
 
     def __init__(self, keys: list[Key], *, rate: float = 20_000.0) -> None:
         self._keys, self._rate = keys, rate
@@ -41,7 +44,7 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path, *, rate: float = 20_000.0) -> Keys:
-        """Keys from a JSON file, a list of entries as `new_key` makes them."""
+        """Read keys from a JSON file: a list of entries as `new_key` makes them."""
         try:
             entries = json.loads(path.read_text(encoding="utf-8"))
             keys = [Key(entry["name"], entry["role"], bytes.fromhex(entry["sha256"])) for entry in entries]
@@ -55,14 +58,14 @@ class Keys:
         return cls(keys, rate=rate)
 
     def find(self, headers: Mapping[str, str]) -> Key | None:
-        """The key that a request brings, compared with all of them in constant time."""
+        """The key that a request brings. It is compared with all keys in constant time."""
         word, _, secret = headers.get("authorization", "").partition(" ")
         digest = hashlib.sha256(secret.strip().encode("utf-8", "surrogateescape")).digest()
         found = [key for key in self._keys if hmac.compare_digest(key.digest, digest)]
         return found[0] if found and word.lower() == "bearer" else None
 
     def within_rate(self, name: str) -> bool:
-        """Whether this key may ask once more at this moment: a bucket that holds what a second allows."""
+        """Whether this key may send one more request now, by a leaky bucket that holds one second's worth."""
         now = monotonic()
         level, last = self._spent.get(name, (0.0, now))
         level = max(0.0, level - (now - last) * self._rate) + 1.0

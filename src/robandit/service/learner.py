@@ -1,4 +1,4 @@
-"""One bandit in memory: the fold of its log."""
+"""One bandit's state in memory, which is the fold of its log."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import numpy as np
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES, Decision, Policy
+from robandit.service.history import History
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
-from robandit.wire.history import Bucket, History
-from robandit.wire.types import Settings
+from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
-"""Final rewards that are remembered one by one."""
-NOBODY = "(no source)"
+"""Number of final rewards that are remembered one by one."""
+NO_SOURCE = "(no source)"
+"""Source by which the monitor counts traffic that names none."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is remembered of a decision until its reward is final; there may be millions."""
+    """What is kept of a decision until its reward is final. There may be millions of these."""
 
     round: int
     at: float
@@ -36,10 +37,12 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def on(cls, made: Decided) -> Waiting:
+        """Keep what the reward of this decision will need."""
         features = np.array(made.features).tobytes()
         return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
 
     def decision(self) -> Decision:
+        """The decision, with all that the policy's `update` reads."""
         return Decision(
             round=self.round,
             action=np.frombuffer(self.features),
@@ -50,30 +53,30 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Learner:
-    """A policy and a monitor. `decide` draws, `apply` folds an event in; nothing else changes anything."""
+    """A policy and its monitor. `decide` draws, `apply` folds an event in, and nothing else changes the state."""
 
-    def __init__(self, settings: Settings, seed: int) -> None:
+    def __init__(self, settings: BanditSettings, seed: int) -> None:
         self.settings = settings
         self.policy: Policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
         self.monitor = CorruptionMonitor(**settings.for_monitor())
         self._weight = lru_cache(maxsize=64)(self.policy.weight)
         self.place = 0
-        """How many events have been folded in."""
+        """Number of events folded in so far."""
         self.clock = 0.0
-        """The time of the last event. It never goes back, whatever the machine's clock does."""
+        """Time of the last event. It never goes back, whatever the machine's clock does."""
         self.pending: dict[str, Waiting] = {}
         """Decisions whose reward is not final, the oldest first."""
-        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet the monitor's turn
+        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet seen by the monitor
         self._turn = 1  # the round that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
         self.levels: Counter[int] = Counter()
-        """How many decisions each level has made."""
+        """Number of decisions that each level has made."""
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
         self.alarm: Proved | None = None
-        """The first proof of corruption,"""
+        """The first proof of corruption."""
         self.proof: Proved | None = None
-        """and the best."""
+        """The best proof of corruption, which is the last."""
 
     # Drawing.
 
@@ -87,7 +90,7 @@ class Learner:
         sigma: Sequence[float] | None,
         source: str | None,
     ) -> Decided:
-        """Draw a decision, which must be applied, or this learner thrown away: its next draw is another."""
+        """Draw a decision. Apply it, or throw this learner away: the next draw is another one."""
         made = self.policy.choose(features, sigma, propensity=True)
         return Decided(
             id=id,
@@ -105,7 +108,7 @@ class Learner:
         )
 
     def due(self, now: float) -> list[Closed]:
-        """What becomes of the decisions whose window has closed."""
+        """The closing events of the decisions whose window is over."""
         now, found = max(now, self.clock), []
         for name, waiting in self.pending.items():
             if now < waiting.at + self.settings.reward_window:
@@ -130,7 +133,7 @@ class Learner:
             self._settle(self.pending.pop(event.id), event)
 
     def _settle(self, waiting: Waiting, event: Rewarded | Closed) -> None:
-        """A reward is final: learn from it."""
+        """Learn from a reward that is final."""
         self.rewards += isinstance(event, Rewarded)
         self.defaults += isinstance(event, Closed) and event.reward is not None
         self.lost += event.reward is None
@@ -145,7 +148,7 @@ class Learner:
         """Feed the monitor, in the order of decisions."""
         while self._turn in self._settled:
             waiting, reward = self._settled.pop(self._turn)
-            source = (waiting.source or NOBODY) if self.settings.sources else None
+            source = (waiting.source or NO_SOURCE) if self.settings.sources else None
             mask = [False] if reward is None else None
             self.monitor.observe(np.frombuffer(waiting.features), reward or 0.0, source=source, mask=mask)
             self._turn += 1
@@ -153,7 +156,7 @@ class Learner:
     # Keeping.
 
     def snapshot(self) -> bytes:
-        """All of it. The same state gives the same bytes."""
+        """The whole state as bytes. The same state gives the same bytes."""
         plain = {
             "policy": _flat(self.policy.state()),
             "monitor": _flat(self.monitor.state()),
@@ -176,8 +179,8 @@ class Learner:
         return hashlib.sha256(self.snapshot()).hexdigest()
 
     @classmethod
-    def restore(cls, settings: Settings, seed: int, data: bytes) -> Learner:
-        """The learner that a snapshot was taken of; it goes on bit for bit."""
+    def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Learner:
+        """Restore a learner from its snapshot. It goes on bit for bit."""
         plain = msgspec.msgpack.decode(data)
         learner = cls(settings, seed)
         learner.policy = type(learner.policy).from_state(_deep(plain["policy"]))
@@ -201,6 +204,7 @@ def _flat(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _deep(state: dict[str, Any]) -> dict[str, Any]:
+    """A state with its bytes as arrays: the inverse of `_flat`."""
     arrays = {
         name: np.frombuffer(body, dtype=np.dtype(kind)).reshape(shape)
         for name, (kind, shape, body) in state["arrays"].items()

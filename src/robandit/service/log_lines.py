@@ -1,4 +1,4 @@
-"""The service's own log: one JSON object a line, on the standard error. It never holds a key, a seed or a password."""
+"""The service's own log: one JSON object a line, on standard error. It never holds a key, a seed or a password."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import msgspec
 
 
-class Lines(logging.Formatter):
-    """Makes a record one line."""
+class JsonLines(logging.Formatter):
+    """Formats a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -24,8 +24,8 @@ class Lines(logging.Formatter):
 
 
 def start() -> None:
-    """Log everything from here on in this form; also what Python warns of."""
+    """Log everything from here on as JSON lines, Python's warnings included."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Lines())
+    handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.captureWarnings(capture=True)

@@ -1,4 +1,4 @@
-"""A process that looks at monitors: a look takes its time, and would make decisions wait."""
+"""A process that looks at monitors. A look takes long, and in the service's own process decisions would wait for it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ log = logging.getLogger("robandit.service")
 
 
 def look(state: dict[str, Any]) -> Certificate | None:
-    """What a monitor of this state proves."""
+    """What a monitor in this state proves."""
     return CorruptionMonitor.from_state(state).certificate()
 
 
 class Looker:
-    """`look` in another process, which is started when it is first needed, and again if it died."""
+    """Runs `look` in another process, which is started when it is first needed, and again if it died."""
 
     def __init__(self) -> None:
         self._link: Connection | None = None
 
     def __call__(self, state: dict[str, Any]) -> Certificate | None:
-        """The same as `look`; None if the process died over it."""
+        """Return what `look` returns, or None if the process died over it."""
         try:
             link = self._link or self._start()
             link.send(state)
@@ -48,15 +48,17 @@ class Looker:
         return ours
 
     def stop(self) -> None:
+        """Let the process end."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
 
 def _serve(link: Connection) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for our parent, which we end with
+    """Answer looks until the link is closed."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are meant for the parent, and this process ends with it
         signal.signal(number, signal.SIG_IGN)
-    with suppress(AttributeError):  # where there is no such thing
+    with suppress(AttributeError):  # some systems have no such thing
         os.nice(10)
     with suppress(EOFError, OSError):
         while True:

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the types that requests are checked by."""
+"""The OpenAPI document, made from the types that requests are checked against."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import msgspec
 
 import robandit
 from robandit.policies import POLICIES
-from robandit.wire.types import NAME, TOLD, Choice, Chosen, Creation, Feedback, Outcomes, Problem, Settings, Status
+from robandit.wire.types import (
+    NAME,
+    NEED_CORRUPTION,
+    BanditSettings,
+    Choice,
+    Chosen,
+    Creation,
+    Feedback,
+    Outcomes,
+    Problem,
+    Status,
+)
 
 _NAME = {
     "name": "name",
@@ -21,7 +32,7 @@ _NAME = {
 _FORMAT = {
     "name": "format",
     "in": "query",
-    "description": "one JSON object a line, or a Parquet file with a row for each decision and what came of it",
+    "description": "Form of the log: one JSON object a line, or a Parquet file with one row for each decision.",
     "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
 }
 _RED, _BLUE = {"id": "red", "features": [1, 0]}, {"id": "blue", "features": [0, 1]}
@@ -31,19 +42,28 @@ _EXAMPLES: dict[type, Any] = {
     Feedback: {"decision_id": "visit-1", "reward": 1},
 }
 _TEXT = {"type": "string"}
-_KEY = {401: "no key, or a wrong one", 403: "a key for something else", 429: "too many requests with this key"}
-_BODY = {400: "not JSON", 413: "too large", 422: "not what is expected; the message says where"}
-_STOPPING = {503: "nothing can be written; ask again with the same ids"}
-_NOBODY = {404: "no such bandit"}
+_DONE = {200: "The request was carried out."}
+_KEY = {
+    401: "The key is missing or unknown.",
+    403: "The key has another role.",
+    429: "The key has sent too many requests.",
+}
+_BODY = {
+    400: "The body is not JSON.",
+    413: "The body is too large.",
+    422: "The body is not as described; the message says where.",
+}
+_STOPPING = {503: "The service can't write and is stopping; ask again with the same ids."}
+_UNKNOWN = {404: "There is no such bandit."}
 _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
 
 
 @cache
 def openapi(*, keys: bool = True) -> dict[str, Any]:
-    """The whole document, of a service with keys or of one that needs none."""
-    types = (Creation, Settings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
+    """The whole document, for a service with or without keys."""
+    types = (Creation, BanditSettings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    free = {"properties": {"policy": {"enum": sorted(set(POLICIES) - set(TOLD))}}}
+    free = {"properties": {"policy": {"enum": sorted(set(POLICIES) - set(NEED_CORRUPTION))}}}
     schemas["Creation"]["anyOf"] = [
         free,
         {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]},
@@ -61,44 +81,46 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
 
 
 def _bandits() -> dict[str, Any]:
+    """The calls about bandits."""
     bandit = "/v1/bandits/{name}"
-    create = _call("Create a bandit, or confirm that it is as described", _ref(Status), Creation)
-    create["responses"] |= _responses({201: "created"}, _ref(Status))
-    create["responses"] |= _responses({409: "it is there with other settings"}, _ref(Problem))
-    decide = _call("Which of these should I show?", _ref(Chosen), Choice, _NOBODY)
-    decide["responses"] |= _responses({409: "this decision was made between other actions"}, _ref(Problem))
-    reward = _call("What came of it", _ref(Outcomes), Feedback, _NOBODY)
+    create = _call("Create a bandit, or confirm that it exists as described", _ref(Status), Creation)
+    create["responses"] |= _responses({201: "The bandit was created."}, _ref(Status))
+    create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
+    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _UNKNOWN)
+    decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
+    reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
     content = reward["requestBody"]["content"]["application/json"]
     content["schema"] = {"anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback)}]}
-    errors = _NOBODY | _STOPPING | {422: "no such format", 501: "no Parquet where the service runs"}
-    log = _call(
-        "Every decision, reward and default, one JSON object a line or as Parquet",
-        _TEXT,
-        None,
-        errors,
-        kind="application/x-ndjson",
-    )
-    log["responses"]["200"]["content"]["application/vnd.apache.parquet"] = {"schema": {}}
     return {
-        "/v1/bandits": {"get": _call("The names of all bandits", {"type": "array", "items": _TEXT})},
+        "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
         bandit: {
             "parameters": [_NAME],
             "put": create,
-            "get": _call("How a bandit is doing", _ref(Status), None, _NOBODY),
+            "get": _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN),
         },
         f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
         f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
-        f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": log},
+        f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
 
 
+def _log() -> dict[str, Any]:
+    """The call for a log, which comes in two forms."""
+    about = "Read every decision, reward and default, one JSON object a line or as Parquet"
+    errors = {422: "There is no such format.", 501: "Parquet is not installed where the service runs."}
+    log = _call(about, _TEXT, None, _UNKNOWN | _STOPPING | errors, kind="application/x-ndjson")
+    log["responses"]["200"]["content"]["application/vnd.apache.parquet"] = {"schema": {}}
+    return log
+
+
 def _service() -> dict[str, Any]:
+    """The calls about the service itself."""
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
-        "/metrics": {"get": _call("What Prometheus reads", _TEXT, kind="text/plain")},
-        "/health": {"get": _open("Whether it can write; needs no key", status, _STOPPING)},
-        "/ready": {"get": _open("Whether it can write; needs no key", status, _STOPPING)},
-        "/openapi.json": {"get": _open("This document; needs no key", {"type": "object"})},
+        "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
+        "/health": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
+        "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
+        "/openapi.json": {"get": _open("Read the OpenAPI document; needs no key", {"type": "object"})},
     }
 
 
@@ -109,11 +131,11 @@ def _call(
     more: dict[int, str] | None = None,
     kind: str = "application/json",
 ) -> dict[str, Any]:
-    """A method that may need a key: what it does, takes and answers."""
+    """A call that may need a key: what it does, takes and answers."""
     errors = _KEY | (more or {}) | ({} if body is None else _BODY | _STOPPING)
     call: dict[str, Any] = {
         "summary": about,
-        "responses": _responses({200: "done"}, answer, kind) | _responses(errors, _ref(Problem)),
+        "responses": _responses(_DONE, answer, kind) | _responses(errors, _ref(Problem)),
     }
     if body is not None:
         content = {"schema": _ref(body), "example": _EXAMPLES[body]}
@@ -122,8 +144,8 @@ def _call(
 
 
 def _open(about: str, answer: dict[str, Any], errors: dict[int, str] | None = None) -> dict[str, Any]:
-    """A method that never needs one."""
-    responses = _responses({200: "done"}, answer) | _responses(errors or {}, _ref(Problem))
+    """A call that never needs a key."""
+    responses = _responses(_DONE, answer) | _responses(errors or {}, _ref(Problem))
     return {"summary": about, "security": [], "responses": responses}
 
 

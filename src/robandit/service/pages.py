@@ -1,4 +1,4 @@
-"""The pages that the service shows to people: the dashboard and the calls. They hold no data and load nothing."""
+"""The service's pages for people: the dashboard and the reference of all calls. They hold no data and load nothing."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 def routes() -> list[Route]:
+    """The routes of all pages."""
     return [Route("/", _dashboard, methods=["GET"]), Route("/docs", _docs, methods=["GET"])]
 
 
 @cache
 def dashboard() -> str:
-    """The page as it is in the package."""
+    """The dashboard, as it lies in the package."""
     return (files("robandit.service") / "dashboard.html").read_text(encoding="utf-8")
 
 
 @cache
 def docs() -> str:
-    """The page of all calls, which looks like the dashboard."""
+    """The reference of all calls, in the dashboard's style."""
     style = next(body for kind, body in _INLINE.findall(dashboard()) if kind == "style")
     return reference(openapi(), style)
 
 
 @cache
 def policy(page: str) -> str:
-    """What a browser may do with a page: run and apply what stands in it, and ask this service."""
+    """The Content-Security-Policy of a page: a browser may run its own scripts and styles, and ask this service."""
     allowed: dict[str, list[str]] = {"script": [], "style": []}
     for kind, body in _INLINE.findall(page):
         allowed[kind].append(f"'sha256-{b64encode(hashlib.sha256(body.encode()).digest()).decode()}'")

@@ -1,4 +1,4 @@
-"""A connection, as uvicorn has it, to somebody who may never come to an end."""
+"""HTTP connections with limits on the size of a request's head and on the time that a request takes to arrive."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from robandit.wire.types import Problem
 
 LARGEST_HEAD = 64 << 10
-"""Bytes of a request before its body. What comes in one piece may have more."""
+"""Largest number of bytes of a request before its body. A head that comes in one piece may have more."""
 PATIENCE = 30.0
-"""Seconds that a request may take to arrive, and a connection to begin one; up to twice that."""
+"""Seconds that a request may take to arrive, and that a connection may take to begin one. It can be twice that, since
+one timer serves all requests of a connection."""
 
 
 class Connection(HttpToolsProtocol):
-    """Neither keeps endless headers nor waits for ever, and says in JSON what is wrong."""
+    """A connection of uvicorn's that refuses endless heads and slow requests, and says so in JSON."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._heard = 0  # bytes of a head that is not complete
-        self._since: float | None = self.loop.time()  # when the request began that is not complete
+        self._since: float | None = self.loop.time()  # when the request that is not complete began
         self._watch = self.loop.call_later(PATIENCE, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -54,7 +55,7 @@ class Connection(HttpToolsProtocol):
         self._refuse(400, "this is not HTTP/1.1")
 
     def _look(self) -> None:
-        """One timer a connection, and not one a request, which would cost more."""
+        """Refuse a request that takes too long. A timer for each request would cost more than this one."""
         if self.transport.is_closing():
             return
         if self._since is not None and self.loop.time() >= self._since + PATIENCE:
@@ -63,7 +64,7 @@ class Connection(HttpToolsProtocol):
             self._watch = self.loop.call_later(PATIENCE, self._look)
 
     def _refuse(self, status: int, why: str) -> None:
-        """Say so, unless something is being said, and hang up."""
+        """Answer with an error, unless another answer has begun, and hang up."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = msgspec.json.encode(Problem(error=why))
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)

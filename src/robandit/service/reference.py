@@ -1,4 +1,4 @@
-"""The calls as a page for people, made of the OpenAPI document."""
+"""The reference of all calls: a page for people, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Schema = dict[str, Any]
 
 
 def reference(document: dict[str, Any], style: str) -> str:
-    """The whole page: every call with its body and its answers, then the types that are left."""
+    """The whole page: every call with its body and its answers, then the types not shown so far."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     calls = [
         (method, path, {**call, "address": _address(path, methods.get("parameters", []))})
@@ -41,7 +41,7 @@ def reference(document: dict[str, Any], style: str) -> str:
 
 
 def _call(method: str, path: str, call: Schema, schemas: dict[str, Schema], told: set[str], common: Schema) -> str:
-    """A call and its answers but for the common ones. The types of its body stand here, unless they did before."""
+    """A call with its answers, except the common ones. The types of its body follow, unless they stand further up."""
     parts = [f'<h2 id="{_anchor(method, path)}">{_title(method, path)}</h2>']
     parts += [f"<p>{escape(call['summary'])}.</p>".replace("?.", "?"), _curl(method, call)]
     if "requestBody" in call:
@@ -57,18 +57,20 @@ def _call(method: str, path: str, call: Schema, schemas: dict[str, Schema], told
 
 
 def _answer(status: str, answer: Schema) -> str:
+    """A row for an answer: its status, when it is given, and its type."""
     kind = _kind(next(iter(answer["content"].values()))["schema"])
     return _row(f"<code>{escape(status)}</code>", escape(answer["description"]), kind)
 
 
 def _address(path: str, parameters: list[Schema]) -> str:
-    """Of an example."""
+    """The path of an example, with values for its parameters."""
     for one in parameters:
         path = path.replace(f"{{{one['name']}}}", str(one.get("example")))
     return path
 
 
 def _curl(method: str, call: Schema) -> str:
+    """The call as a command to try."""
     address, data = call["address"], ""
     how = "" if method == "get" else f" -X {method.upper()}"
     if "requestBody" in call:
@@ -77,7 +79,7 @@ def _curl(method: str, call: Schema) -> str:
 
 
 def _type(name: str, schema: Schema, *, answer: bool = False) -> str:
-    """A type and its fields. What is answered has no defaults."""
+    """A type and its fields. Types of answers have no defaults."""
     head = f'<h3 id="{escape(name)}">{escape(name)}</h3><p class="small">{_inline(schema.get("description", ""))}</p>'
     if "properties" not in schema:
         return f"{head}<p>{_kind(schema)}</p>"
@@ -90,6 +92,7 @@ def _type(name: str, schema: Schema, *, answer: bool = False) -> str:
 
 
 def _about(field: Schema) -> str:
+    """The description of a field."""
     found = (one.get("description", "") for one in (field, *field.get("anyOf", [])))
     return _inline(next(filter(None, found), ""))
 
@@ -100,6 +103,7 @@ def _default(value: object) -> str:
 
 
 def _inline(text: str) -> str:
+    """Text with its code marked as such."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(text))
 
 
@@ -122,6 +126,7 @@ def _kind(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema) -> str:
+    """The limits of a number, a text or a list."""
     limits = [
         f"{sign} {_number(schema[key])}"
         for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
@@ -134,11 +139,11 @@ def _bounds(schema: Schema) -> str:
 
 
 def _number(value: float) -> str:
-    return "2⁵³" if value == 2**53 else f"{value:,g}".replace("e+0", "e").replace("-", "−")
+    return "2⁵³" if value == 2**53 else f"{value:,g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−")
 
 
 def _names(schema: Schema, schemas: dict[str, Schema]) -> Iterator[str]:
-    """The types that a schema refers to, and those that they refer to."""
+    """The types that a schema refers to, and the types that those refer to."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         yield name
@@ -170,11 +175,11 @@ _PAGE = """\
 <body><header class="bar"><h1><a href="/">robandit</a></h1><span class="small">version {version}</span>
 <a href="/">Dashboard</a></header>
 <main class="stack text"><h2>The calls</h2>
-<p>Bodies and answers are JSON. Retry whatever was not answered, with the same <code>decision_id</code>: that is always
-safe. Where the service has keys, add <code>-H 'Authorization: Bearer KEY'</code>.</p>
+<p>Bodies and answers are JSON. If you get no answer, send the request again with the same <code>decision_id</code>:
+that is always safe. Where the service has keys, add <code>-H 'Authorization: Bearer KEY'</code>.</p>
 <ul>{links}</ul>
 {calls}
-<section class="panel"><h2>What any call with a key may answer</h2>{errors}</section>
-<section class="panel"><h2>What is answered</h2>
+<section class="panel"><h2>Errors of any call that needs a key</h2>{errors}</section>
+<section class="panel"><h2>Types of answers</h2>
 {types}</section></main></body></html>
 """

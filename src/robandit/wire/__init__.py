@@ -1,1 +1,1 @@
-"""What the service and its clients say to each other."""
+"""The types that the service and its clients exchange, and the events of a log."""

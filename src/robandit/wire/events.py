@@ -1,4 +1,4 @@
-"""What happens to a bandit, as the log has it. The log is the truth; every state is its fold."""
+"""The events of a bandit's log. The log is the truth; every state is its fold."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True, gc=False):
     id: str
     round: int
     at: float
-    """Seconds since 1970, by the clock of the service."""
+    """Time by the service's clock, in seconds since 1970."""
     actions: list[str]
-    """The ids of all that were on offer."""
+    """Ids of all the actions on offer."""
     index: int
+    """Place of the chosen action among them, from 0 on."""
     features: list[float]
-    """Of the action chosen."""
+    """Features of the chosen action."""
     sigma: float
     level: int
     propensity: float
     weight: float = 1.0
-    """What its σ makes its reward count. Doubts that a policy has about the action come on top, when it learns."""
+    """Weight that σ gives the reward. A policy that doubts the action lowers it further when it learns."""
     source: str | None = None
     offered: bytes | None = None
-    """The features of all that were on offer, row by row, 8 bytes each; kept where ``exploration`` is above 0, for
-    off-policy evaluation."""
+    """Features of all the actions on offer, row by row, 8 bytes each. They are kept where ``exploration`` is above 0,
+    for off-policy evaluation."""
 
 
 class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True, gc=False):
@@ -39,7 +40,7 @@ class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True, gc=False):
 
 
 class Closed(msgspec.Struct, tag="C", frozen=True, kw_only=True, gc=False):
-    """The reward's window closed before one came; ``reward`` is the default, if there is one."""
+    """The window for a reward closed before one came. ``reward`` is the default, if there is one."""
 
     id: str
     at: float
@@ -52,7 +53,7 @@ class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True, gc=False):
     id: str
     at: float
     round: int
-    """How many rounds were final."""
+    """Number of rounds whose rewards were final."""
     lower_bound: float
     since: int | None
     sentence: str
@@ -64,9 +65,10 @@ _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 
 
 def encode(event: Event) -> bytes:
-    """As JSON, from which `decode` makes the same event, bit for bit: floats are written in full."""
+    """Write an event as JSON. Floats are written in full, so that `decode` gives the same event, bit for bit."""
     return _ENCODER.encode(event)
 
 
 def decode(data: bytes) -> Event:
+    """Read what `encode` wrote."""
     return _DECODER.decode(data)

@@ -1,4 +1,4 @@
-"""What clients send and are answered. The same types check requests and make the OpenAPI document."""
+"""The types of requests and answers. They check what comes in, and the OpenAPI document is made from them."""
 
 from __future__ import annotations
 
@@ -9,72 +9,78 @@ import msgspec
 from msgspec import Meta
 
 from robandit.policies import POLICIES
-from robandit.wire.history import Bucket
-
-
-def _about(text: str, **limits: Any) -> Meta:
-    return Meta(description=text, **limits)
-
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What a bandit may be called."""
-TOLD = ("robust-weighted-oful",)
-"""Policies that can't do without being told the corruption."""
+"""Pattern of a bandit's name."""
+NEED_CORRUPTION = ("robust-weighted-oful",)
+"""Policies that can't do without the setting ``corruption``."""
+
+# Limits stand in these types alone; the fields below add the words.
+PolicyName = Annotated[str, Meta(extra_json_schema={"enum": sorted(POLICIES)})]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Label = Annotated[str, Meta(max_length=128)]
-Positive = Annotated[float, Meta(ge=1e-9, le=1e9)]
-Share = Annotated[float, Meta(ge=1e-9, lt=1)]
+Dimension = Annotated[int, Meta(ge=1, le=1000)]
+Features = Annotated[list[float], Meta(min_length=1, max_length=1000)]
+Rounds = Annotated[int, Meta(ge=1, le=2**53)]
+Seed = Annotated[int, Meta(ge=0, le=2**53)]
+Sources = Annotated[int, Meta(ge=0, le=10_000)]
+Scale = Annotated[float, Meta(ge=1e-9, le=1e9)]
+Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Reward = Annotated[float, Meta(ge=-1e9, le=1e9)]
+Corruption = Annotated[
+    float, Meta(ge=0, le=1e9, extra_json_schema={"not": {"exclusiveMinimum": 0, "exclusiveMaximum": 1e-9}})
+]
+Share = Annotated[float, Meta(ge=0, le=1)]
+ErrorRate = Annotated[float, Meta(ge=1e-9, lt=1)]
+Propensity = Annotated[float, Meta(gt=0, le=1)]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A bandit: how it decides, what it assumes, and how long it waits for rewards."""
+def _about(text: str) -> Meta:
+    return Meta(description=text)
 
-    dim: Annotated[int, _about("features of an action", ge=1, le=1000)]
-    policy: Annotated[str, _about("one of `robandit list policies`", extra_json_schema={"enum": sorted(POLICIES)})] = (
-        "sceptic"
-    )
-    horizon: Annotated[int, _about("T: rounds that guarantees are for", ge=1, le=2**53)] = 1_000_000
-    noise_range: Annotated[float, _about("R: rewards differ from their mean by at most this", ge=1e-9, le=1e9)] = 1.0
-    action_bound: Annotated[Positive, _about("the largest norm of an action's features")] = 1.0
-    parameter_bound: Annotated[Positive, _about("the largest norm that the unknown parameter can have")] = 1.0
-    mean_bound: Annotated[Positive, _about("the largest mean reward; rewards beyond it and R are cut")] = 1.0
-    delta: Annotated[Share, _about("the probability that a guarantee, or the monitor's proof, is wrong")] = 0.05
+
+class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a bandit: how it decides, what it assumes, and how long it waits for rewards."""
+
+    dim: Annotated[Dimension, _about("Number of features of an action.")]
+    policy: Annotated[PolicyName, _about("Name of the policy, as `robandit list policies` has it.")] = "sceptic"
+    horizon: Annotated[Rounds, _about("T: the number of rounds that guarantees are for.")] = 1_000_000
+    noise_range: Annotated[Scale, _about("R: the most by which a reward differs from its mean.")] = 1.0
+    action_bound: Annotated[Scale, _about("Largest norm of an action's features.")] = 1.0
+    parameter_bound: Annotated[Scale, _about("Largest norm that the unknown parameter can have.")] = 1.0
+    mean_bound: Annotated[
+        Scale, _about("Largest absolute mean of a reward; rewards beyond this bound plus R are clipped.")
+    ] = 1.0
+    delta: Annotated[ErrorRate, _about("Probability that a guarantee, or the monitor's proof, is wrong.")] = 0.05
     radius_scale: (
-        Annotated[Positive, _about("of the confidence radius: 1 is the theory's; left out, the policy's")] | None
-    ) = None
-    exploration: Annotated[float, _about("the share of uniform play, for off-policy estimates", ge=0, le=1)] = 0.0
-    corruption: (
-        Annotated[
-            float,
-            Meta(
-                ge=0,
-                le=1e9,
-                description="C, for policies that are told it",
-                extra_json_schema={"not": {"exclusiveMinimum": 0, "exclusiveMaximum": 1e-9}},
-            ),
-        ]
+        Annotated[Scale, _about("Factor of the confidence radius: 1 is the theory's; by default, the policy's own.")]
         | None
     ) = None
-    noise: Annotated[float, _about("the noise's sub-Gaussian scale, for the monitor", ge=1e-9, le=1e9)] | None = None
-    sources: Annotated[int, _about("sources that the monitor tells apart", ge=0, le=10_000)] = 0
-    reward_window: Annotated[float, _about("seconds that a reward may take", gt=0, le=1e9)] = 86_400.0
-    default_reward: Annotated[Reward, _about("where none came; left out: none")] | None = None
+    exploration: Annotated[Share, _about("Share of uniform play, for off-policy estimates.")] = 0.0
+    corruption: Annotated[Corruption, _about("C: the corruption, for policies that must know it.")] | None = None
+    noise: (
+        Annotated[Scale, _about("Sub-Gaussian scale of the noise, for the monitor; by default, `noise_range`.")] | None
+    ) = None
+    sources: Annotated[Sources, _about("Number of sources of traffic that the monitor tells apart.")] = 0
+    reward_window: Annotated[Positive, _about("Number of seconds that a reward may take.")] = 86_400.0
+    default_reward: (
+        Annotated[Reward, _about("Reward that counts where none came in time; by default, nothing does.")] | None
+    ) = None
 
     def __post_init__(self) -> None:
-        if self.policy in TOLD and self.corruption is None:
+        if self.policy in NEED_CORRUPTION and self.corruption is None:
             raise ValueError(f"policy {self.policy} must be told `corruption`")
         if self.corruption is not None and 0 < self.corruption < 1e-9:
             raise ValueError(f"corruption must be 0, or at least 1e-9, got {self.corruption}")
 
     def for_policy(self) -> dict[str, Any]:
-        """The settings that its policy has."""
+        """The settings that the policy takes."""
         known = {item.name for item in fields(POLICIES[self.policy])}
-        told = {item: getattr(self, item) for item in self.__struct_fields__}
-        return {k: v for k, v in told.items() if k in known and (v is not None or k == "corruption")}
+        given = {item: getattr(self, item) for item in self.__struct_fields__}
+        return {k: v for k, v in given.items() if k in known and (v is not None or k == "corruption")}
 
     def for_monitor(self) -> dict[str, Any]:
-        """Those that its monitor has."""
+        """The settings that the monitor takes."""
         reach = self.mean_bound + self.noise_range
         return {
             "dim": self.dim,
@@ -86,44 +92,48 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         }
 
 
-class Creation(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A bandit to be made, and its seed if it is not to come from the operating system. No answer ever holds it."""
+class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a new bandit, and its seed. No answer ever holds the seed."""
 
-    seed: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    seed: Annotated[Seed, _about("Seed of the policy's draws; by default, the operating system gives one.")] | None = (
+        None
+    )
 
-    def settings(self) -> Settings:
+    def settings(self) -> BanditSettings:
         """All but the seed."""
-        return Settings(**{name: getattr(self, name) for name in Settings.__struct_fields__})
+        return BanditSettings(**{name: getattr(self, name) for name in BanditSettings.__struct_fields__})
 
 
 class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Something that could be shown."""
+    """An action that could be chosen."""
 
     id: Id
-    features: Annotated[list[float], Meta(min_length=1, max_length=1000)]
-    sigma: Annotated[float, _about("the standard deviation of its reward", gt=0, le=1e9)] | None = None
+    features: Features
+    sigma: Annotated[Positive, _about("Standard deviation of its reward; by default, `noise_range`.")] | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Which of these should I show?"""
+    """The actions to choose from."""
 
     actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
-    decision_id: Annotated[Id, _about("yours, so that a retry is the same decision")] | None = None
-    source: Annotated[Label, _about("where the traffic comes from")] | None = None
+    decision_id: Annotated[Id, _about("Your id for the decision: a retry with the same id is the same decision.")] | (
+        None
+    ) = None
+    source: Annotated[Label, _about("Where the traffic comes from.")] | None = None
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """This one."""
+    """The action that was chosen."""
 
-    decision_id: Annotated[str, _about("for its reward; yours, if you gave one")]
+    decision_id: Annotated[str, _about("Id to send the reward with; yours, if you gave one.")]
     action_id: str
-    index: Annotated[int, _about("its place among the actions, from 0 on")]
-    propensity: Annotated[float, _about("the probability with which it was chosen", gt=0, le=1)]
-    round: Annotated[int, _about("the number of the decision, from 1 on")]
+    index: Annotated[int, _about("Place of the action among those on offer, from 0 on.")]
+    propensity: Annotated[Propensity, _about("Probability with which the action was chosen.")]
+    round: Annotated[int, _about("Number of the decision, from 1 on.")]
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """What came of a decision."""
+    """The reward of a decision."""
 
     decision_id: Id
     reward: Reward
@@ -133,53 +143,76 @@ OUTCOMES = ("accepted", "duplicate", "conflict", "expired", "unknown")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What became of a reward: accepted, duplicate (the same again), conflict (another before), expired or unknown."""
+    """What became of a reward: accepted, duplicate (the same came before), conflict (another came before), expired (it
+    came too late) or unknown (there is no such decision)."""
 
     decision_id: str
     status: Annotated[str, Meta(extra_json_schema={"enum": [*OUTCOMES]})]
 
 
 class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of every reward, in the order in which they were sent."""
+
     results: list[Outcome]
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """What the monitor has proved."""
 
-    lower_bound: Annotated[float, _about("at least so much corruption in all, in units of reward")]
-    sentence: Annotated[str, _about("the proof in words")]
-    alarm: Annotated[int | None, _about("rounds that were final when corruption was first proved")]
-    at: Annotated[float | None, _about("the time of that, in seconds since 1970")]
-    since: Annotated[int | None, _about("the first corrupt round by the cheapest explanation, which is no proof")]
+    lower_bound: Annotated[float, _about("Least corruption in all that is proved, in units of reward.")]
+    sentence: Annotated[str, _about("The proof in words.")]
+    alarm: Annotated[int | None, _about("Number of rounds that were final when corruption was first proved.")]
+    at: Annotated[float | None, _about("Time of the first proof, in seconds since 1970.")]
+    since: Annotated[
+        int | None, _about("First corrupt round by the cheapest explanation, which is likely but not proved.")
+    ]
+
+
+class Bucket(msgspec.Struct, array_like=True):
+    """Decisions and rewards in a stretch of time."""
+
+    start: float
+    """Beginning of the stretch, in seconds since 1970."""
+    decisions: int = 0
+    """Number of decisions made."""
+    rewards: int = 0
+    """Number of rewards that became final, defaults included."""
+    total: float = 0.0
+    """Sum of those rewards."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How a bandit is doing."""
 
     name: str
-    settings: Settings
-    now: Annotated[float, _about("the service's time, in seconds since 1970")]
-    rounds: Annotated[int, _about("decisions so far")]
-    pending: Annotated[int, _about("decisions whose reward is not final")]
-    rewards: Annotated[int, _about("rewards that came in time")]
-    defaults: Annotated[int, _about("defaults that were applied where none came")]
-    lost: Annotated[int, _about("decisions with neither")]
+    settings: BanditSettings
+    now: Annotated[float, _about("The service's time, in seconds since 1970.")]
+    rounds: Annotated[int, _about("Number of decisions so far.")]
+    pending: Annotated[int, _about("Number of decisions whose reward is not final.")]
+    rewards: Annotated[int, _about("Number of rewards that came in time.")]
+    defaults: Annotated[int, _about("Number of defaults that were applied because no reward came.")]
+    lost: Annotated[int, _about("Number of decisions that got neither a reward nor a default.")]
     levels: Annotated[
-        list[tuple[int, int]], _about("levels of the policy, and the decisions of each; 0 if it has none")
+        list[tuple[int, int]],
+        _about("Each level of the policy and its number of decisions; level 0 alone if the policy has no levels."),
     ]
-    estimate: Annotated[list[float], _about("what each feature is worth")]
-    uncertainty: Annotated[list[float], _about("give or take, by the policy's confidence set")]
+    estimate: Annotated[list[float], _about("Estimated worth of each feature.")]
+    uncertainty: Annotated[list[float], _about("Half-width of the policy's confidence set for each estimate.")]
     recent: Annotated[
-        list[tuple[int, float]], _about("rounds and rewards that became final last, the latest at the end")
+        list[tuple[int, float]],
+        _about("Round and reward of the decisions that became final last, with the latest at the end."),
     ]
     curves: Annotated[
         dict[str, list[Bucket]],
-        _about("by seconds, minutes and hours: start, decisions, rewards that became final, their sum"),
+        _about(
+            "Traffic by seconds, minutes and hours. Each bucket has its start, the number of decisions, the number of "
+            "rewards that became final, and their sum."
+        ),
     ]
     certificate: Alarm
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why not."""
+    """The reason why a request was refused."""
 
     error: str

@@ -1,1 +1,25 @@
-"""Where the service keeps its log."""
+"""Stores keep the logs of a service. `store` says what a store promises; `checks.check_store` tests that it keeps it.
+
+To add a store, write a class that has the methods of `store.Store`, make `open_store` open it, and run the checks:
+
+>>> from pathlib import Path
+>>> from tempfile import TemporaryDirectory
+>>> from robandit.service.stores.checks import check_store
+>>> with TemporaryDirectory() as folder:
+...     check_store(lambda: open_store(str(Path(folder) / "log.db")))
+"""
+
+from robandit.service.stores.store import Store, StoreError
+
+
+def open_store(url: str) -> Store:
+    """Open the store at a URL (``postgresql://USER@HOST/DATABASE``) or in an SQLite file. Errors show no password."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        from robandit.service.stores.sqlite import SQLiteStore
+
+        return SQLiteStore(url)
+    try:
+        from robandit.service.stores.postgres import PostgresStore
+    except ModuleNotFoundError:
+        raise StoreError("a store in PostgreSQL needs: pip install 'robandit[postgres]'") from None
+    return PostgresStore(url)

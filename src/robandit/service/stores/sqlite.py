@@ -1,4 +1,4 @@
-"""The log of a service, in one SQLite file: what was acknowledged is on the disk."""
+"""A store in one SQLite file, on which everything acknowledged is safe on the disk."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import time
+from typing import Any
 
 import apsw
 
-from robandit.service.stores.store import KINDS, PAGE, Bandit, Entry, Item, Snapshot, StoreError
-from robandit.wire.events import Event, decode, encode
+from robandit.service.stores.sql import SQLReader, bandit_row, event_row
+from robandit.service.stores.store import Bandit, Item, LogEntry, Snapshot, StoreError
 
 OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
@@ -30,7 +31,7 @@ CREATE TABLE IF NOT EXISTS snapshots (
 """
 
 
-class SQLiteStore:
+class SQLiteStore(SQLReader):
     """A `Store` that one process may have open at a time."""
 
     shared = False
@@ -68,19 +69,15 @@ class SQLiteStore:
     # Writing.
 
     def news(self) -> list[Item]:
-        return []
+        return []  # no other process writes
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        rows = [
-            (item.bandit, item.place, KINDS[type(item.event)], item.event.id, encode(item.event))
-            for item in items
-            if isinstance(item, Entry)
-        ]
+        bandits = [bandit_row(item) for item in items if isinstance(item, Bandit)]
+        entries = [event_row(item, item.event.id) for item in items if isinstance(item, LogEntry)]
         with self._whole():
             self._db.execute("BEGIN IMMEDIATE")
-            for number, name, settings, seed, at in (item for item in items if isinstance(item, Bandit)):
-                self._db.execute("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", (number, name, settings, str(seed), at))
-            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", bandits)
+            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", entries)
             self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
 
     def commit(self) -> None:
@@ -89,11 +86,11 @@ class SQLiteStore:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """All of a transaction, or nothing of it and an error that says so."""
+        """Roll back and raise `StoreError` if anything goes wrong."""
         try:
             yield
         except apsw.Error as error:
-            if self._db.in_transaction:
+            if not isinstance(error, apsw.ConnectionClosedError) and self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise StoreError(f"can't write: {error}") from error
 
@@ -105,25 +102,12 @@ class SQLiteStore:
 
     # Reading.
 
-    def bandits(self) -> list[Bandit]:
-        found = self._db.execute("SELECT number, name, settings, seed, at FROM bandits ORDER BY number")
-        return [Bandit(number, name, settings, int(seed), at) for number, name, settings, seed, at in found]
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._db.execute(query, values).fetchall()
 
-    def page(self, bandit: int, after: int) -> list[bytes]:
-        rows = self._db.execute(
-            "SELECT body FROM events WHERE bandit = ? AND place > ? ORDER BY place LIMIT ?", (bandit, after, PAGE)
-        )
-        return [body for (body,) in rows]
-
-    def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
-        row = self._db.execute(
-            "SELECT body FROM events WHERE bandit = ? AND id = ? AND kind = ?", (bandit, id, int(final))
-        ).fetchone()
-        return None if row is None else decode(row[0])
-
-    def snapshot(self, bandit: int) -> Snapshot | None:
-        row = self._db.execute("SELECT bandit, place, body FROM snapshots WHERE bandit = ?", (bandit,)).fetchone()
-        return None if row is None else Snapshot(*row)
+    @staticmethod
+    def _id(id: str) -> str:  # noqa: A002
+        return id
 
 
 def _version() -> int:
@@ -132,9 +116,11 @@ def _version() -> int:
 
 
 def read_only(path: Path, name: str | None) -> Iterator[bytes]:
-    """The log of a bandit, event by event as `encode` has it, from a file that no service has open. Nothing is written,
-    not even beside it unless a service was killed and left its write-ahead log."""
-    calm = not Path(f"{path}-wal").exists()  # then all is in the file itself, which can be read without locks
+    """Read a bandit's log from a file that no service has open: its events in order, as `encode` writes them.
+
+    Nothing is written, not even beside the file, unless a service was killed and left its write-ahead log.
+    """
+    calm = not Path(f"{path}-wal").exists()  # then the file itself holds everything and can be read without locks
     before = path.stat()
     try:
         db = apsw.Connection(
@@ -159,6 +145,7 @@ _ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
 
 
 def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[int]:
+    """The number of the bandit of this name, or of the only one."""
     known = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
     if name is None and len(known) == 1:
         return (next(iter(known.values())),)

@@ -1,4 +1,4 @@
-"""Where the log is kept: what every store promises."""
+"""What every store promises: an event is kept once, in its order, and for good."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from typing import NamedTuple, Protocol, TypeAlias
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode
 
 KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
-"""A bandit's log has one event of an id and a kind. That is what makes a decision, and its reward or default, happen
-once: whatever the code above it does, a second one can't be written."""
+"""Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
+decision, and its reward or default, happens once, whatever the code above the store does."""
+PAGE = 1000
+"""Number of events that are read at a time."""
 
 
 class Bandit(NamedTuple):
-    """A bandit's entry."""
+    """A bandit as the store keeps it."""
 
     number: int
     name: str
     settings: bytes
     seed: int
     at: float
+    """Time of its creation, in seconds since 1970."""
 
 
-class Entry(NamedTuple):
-    """An event and its place in a bandit's log, from 1 on."""
+class LogEntry(NamedTuple):
+    """An event of a bandit and its place in that bandit's log, from 1 on."""
 
     bandit: int
     place: int
@@ -31,40 +34,42 @@ class Entry(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A state, so that a start need not fold the whole log."""
+    """A bandit's state after the event at a place, so that a start need not fold the whole log."""
 
     bandit: int
     place: int
     body: bytes
 
 
-Item: TypeAlias = Bandit | Entry
+Item: TypeAlias = Bandit | LogEntry
 
 
 class StoreError(Exception):
-    """Not acknowledged. After a restart it may be there, whole, or not at all: ask again with the same ids."""
+    """The store can't be opened, or a write was not acknowledged. In the latter case the write is there after a
+    restart, whole, or not at all: ask again with the same ids."""
 
 
 class Store(Protocol):
     """All bandits and their logs.
 
     A group of changes begins with `news`, after which nobody else writes. It ends with `put` and `commit`, or with
-    `release`.
+    `release`. After a `StoreError` a store is only closed.
     """
 
     shared: bool
-    """Whether other processes may have it open, too."""
+    """Whether several processes may have the store open at once."""
 
     def news(self) -> list[Item]:
-        """What other processes have written since the last call, in its order; nobody writes from now on."""
+        """Return what other processes have written since the last call, in its order. Nobody else writes from now on,
+        until `commit` or `release`."""
         ...
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Hand these over, all or none. They are not safe yet."""
+        """Hand these over, all or none. They are not safe before `commit`."""
         ...
 
     def commit(self) -> None:
-        """Once this returns, no crash loses what was put; and others may write."""
+        """Make safe what was put: once this returns, no crash loses it. Others may write again."""
         ...
 
     def release(self) -> None:
@@ -72,38 +77,38 @@ class Store(Protocol):
         ...
 
     def now(self) -> float:
-        """The time, in seconds since 1970; the same clock for all who share the store."""
+        """The time in seconds since 1970, by one clock for all who share the store."""
         ...
 
     def watches(self) -> bool:
-        """Whether it is for this process, and no other that shares the store, to look at the monitors."""
+        """Whether this process is the one that looks at the monitors, of all that share the store."""
         ...
 
-    def bandits(self) -> list[Bandit]: ...
+    def bandits(self) -> list[Bandit]:
+        """All bandits, by number."""
+        ...
 
     def page(self, bandit: int, after: int) -> list[bytes]:
-        """Some of the log after a place, in its order, as `encode` has it; none once there is no more."""
+        """Up to `PAGE` events after a place of the log, in its order, as `encode` writes them; none at its end."""
         ...
 
     def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
-        """The decision of this id, or its reward or default."""
+        """The decision of an id; with ``final``, its reward or default."""
         ...
 
     def snapshot(self, bandit: int) -> Snapshot | None:
-        """The last that was kept."""
+        """The last snapshot kept of a bandit."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the store. What was put and not committed is dropped."""
+        ...
 
 
 def append(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
     """Put and commit."""
     store.put(items, snapshots)
     store.commit()
-
-
-PAGE = 1000
-"""Events that are read at a time."""
 
 
 def events(store: Store, bandit: int, after: int = 0) -> Iterator[Event]:

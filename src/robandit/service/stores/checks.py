@@ -1,0 +1,119 @@
+"""Checks that every store must pass, ours or a user's. Each raises AssertionError if it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from threading import Thread
+from time import time
+from typing import TypeAlias
+
+from robandit.service.stores.store import PAGE, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
+from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+
+MakeStore: TypeAlias = Callable[[], Store]
+STRANGE = "\x00 ' \\ % ? ü"  # an id may hold any character
+
+
+def check_store(make: MakeStore) -> None:
+    """Run every check. ``make`` opens one and the same store each time, and finds it empty the first time."""
+    for number, check in enumerate(STORE_CHECKS, start=1):
+        _write(make, [Bandit(number, f"bandit-{number}", b'{"dim": 2}', 2**63 - number, 0.1 * number)])
+        check(make, number)
+
+
+def check_read_back(make: MakeStore, bandit: int) -> None:
+    """What was committed is there when the store is opened again: all of it, in its order, bit for bit."""
+    log: list[Event] = [_decided(f"d{i}") for i in range(1, PAGE + 2)]
+    log += [Rewarded(id="d1", at=1 / 3, reward=-0.0), Closed(id="d2", at=2.0)]
+    log += [Proved(id="1", at=3.0, round=1, lower_bound=2.0, since=None, sentence=STRANGE)]
+    _write(make, _entries(bandit, log[:5]))
+    _write(make, _entries(bandit, log[5:], after=5))
+    with closing(make()) as store:
+        assert [*map(repr, events(store, bandit))] == [*map(repr, log)], "an event is lost, changed or out of order"
+        assert list(events(store, bandit, after=PAGE)) == log[PAGE:], "the log can't be read from its middle on"
+        assert store.bandits()[-1][2:] == (b'{"dim": 2}', 2**63 - bandit, 0.1 * bandit), "a bandit is lost or changed"
+
+
+def check_once(make: MakeStore, bandit: int) -> None:
+    """A decision, and its reward or default, is written once: a second one is refused, and its whole group with it."""
+    first: list[Event] = [_decided(STRANGE), Rewarded(id=STRANGE, at=1.0, reward=1.0)]
+    _write(make, _entries(bandit, first))
+    with closing(make()) as store:
+        assert [store.find(bandit, STRANGE, final=final) for final in (False, True)] == first, "an id is not found"
+        others = store.find(bandit, "new", final=False), store.find(bandit - 1, STRANGE, final=True)
+        assert others == (None, None), "an event is found under another id or in another log"
+    for again in (first[0], Rewarded(id=STRANGE, at=2.0, reward=0.0), Closed(id=STRANGE, at=2.0)):
+        assert _refuses(make, _entries(bandit, [_decided("new"), again], after=2)), f"{again} can be written again"
+    assert _refuses(make, _entries(bandit, [_decided("new")], after=1)), "two events can have the same place"
+    assert _refuses(make, [Bandit(1000, f"bandit-{bandit}", b"{}", 1, 0.0)]), "two bandits can have the same name"
+    with closing(make()) as store:
+        assert list(events(store, bandit)) == first, "a part of a refused group is there"
+
+
+def check_uncommitted(make: MakeStore, bandit: int) -> None:
+    """What was put and not committed is there whole, or not at all. What can't be written is refused."""
+    with closing(make()) as store:
+        store.news()
+        store.put(_entries(bandit, [_decided("a"), _decided("b")]))
+    with closing(make()) as store:
+        assert len(list(events(store, bandit))) in (0, 2), "a part of a group is there that was not committed"
+    assert _refuses(lambda: store, _entries(bandit, [_decided("c")], after=2)), "a closed store acknowledges a write"
+
+
+def check_snapshot(make: MakeStore, bandit: int) -> None:
+    """The last snapshot of a bandit is kept."""
+    for place in (1, 3):
+        _write(make, [], [Snapshot(bandit, place, b"\xff\x00")])
+    with closing(make()) as store:
+        kept = store.snapshot(bandit - 1), store.snapshot(bandit)
+        assert kept == (None, Snapshot(bandit, 3, b"\xff\x00")), "the last snapshot is not kept"
+
+
+def check_exclusive(make: MakeStore, bandit: int) -> None:
+    """One process at a time writes and watches. Those that share a store hear what the others wrote, once."""
+    with closing(make()) as store:
+        assert abs(store.now() - time()) < 3600.0, "`now` is not the time in seconds since 1970"
+        if not store.shared:
+            assert store.watches() and _refuses(make, []), "a store that is not shared can be opened twice"
+            return
+        with closing(make()) as other:
+            assert (store.watches(), other.watches()) == (True, False), "not exactly one process looks at the monitors"
+            assert store.news() == [], "there is news, and nobody has written"
+            heard: list[list[Item]] = []
+            waiting = Thread(target=lambda: heard.append(other.news()), daemon=True)
+            waiting.start()
+            waiting.join(0.3)
+            assert not heard, "two processes can write at the same time"
+            group = _entries(bandit, [_decided("a"), _decided("b")])
+            append(store, group)
+            waiting.join(10.0)
+            assert heard == [group], "a process does not hear what another wrote"
+            other.release()
+            assert store.news() == [], "a process hears what it wrote itself"
+
+
+STORE_CHECKS = (check_read_back, check_once, check_uncommitted, check_snapshot, check_exclusive)
+
+
+def _decided(id: str) -> Decided:  # noqa: A002
+    return Decided(
+        id=id, round=1, at=0.1, actions=["a"], index=0, features=[1 / 3, -0.0], sigma=0.5, level=0, propensity=1.0
+    )
+
+
+def _entries(bandit: int, log: Sequence[Event], after: int = 0) -> list[LogEntry]:
+    return [LogEntry(bandit, place, event) for place, event in enumerate(log, start=after + 1)]
+
+
+def _write(make: MakeStore, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
+    with closing(make()) as store:
+        store.news()
+        append(store, items, snapshots)
+
+
+def _refuses(make: MakeStore, items: Sequence[Item]) -> bool:
+    with suppress(StoreError):
+        _write(make, items)
+        return False
+    return True

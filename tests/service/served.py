@@ -1,0 +1,197 @@
+"""A service in a process of its own, customers who use it, and checks of what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robandit.service.hub import Hub, Refused
+from robandit.service.learner import Learner
+from robandit.service.stores.store import Store, events
+from robandit.wire.events import Decided, Event, Rewarded
+from robandit.wire.types import Action, Choice
+
+SHOP = {"dim": 3, "noise_range": 0.5}
+
+
+class Server:
+    """A service in a process of its own."""
+
+    def __init__(self, store: Path | str, *options: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._wait()
+
+    def _wait(self) -> None:
+        for _ in range(600):
+            if self.process.poll() is not None:
+                raise RuntimeError(self.process.stderr.read() if self.process.stderr else "")
+            try:
+                if self.ask("GET", "/ready")[0] == 200:
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("it does not start")
+
+    def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+        """The status and the answer. A body that is bytes is sent as it is."""
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+            link.request(method, path, data, {"Authorization": f"Bearer {key}"} if key else {})
+            answer = link.getresponse()
+            text = answer.read()
+            plain = answer.headers.get_content_type() == "application/json"
+            return answer.status, json.loads(text) if plain else text.decode()
+        finally:
+            link.close()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self._close()
+
+    def stop(self) -> bool:
+        """Ask the service to stop; return whether it ended in good order, by the signal that it was sent."""
+        self.process.terminate()
+        code = self.process.wait(20)
+        self._close()
+        return code == -signal.SIGTERM
+
+    def _close(self) -> None:
+        if self.process.stderr:
+            self.process.stderr.close()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def menu(rng: np.random.Generator, number: int = 4, dim: int = 3) -> list[dict[str, Any]]:
+    return [{"id": f"a{i}", "features": (rng.uniform(-1, 1, dim) / dim**0.5).tolist()} for i in range(number)]
+
+
+def log_of(hub: Hub, name: str) -> Iterator[Event]:
+    return events(hub._store, hub.bandits[name].record.number)
+
+
+def check_fold(store: Store) -> dict[str, list[Event]]:
+    """Check that every state is the fold of its log, from the beginning and from a snapshot; return the logs."""
+    hub = Hub(store)
+    logs = {name: list(log_of(hub, name)) for name in hub.bandits}
+    for name, bandit in hub.bandits.items():
+        learner = Learner(bandit.settings, bandit.record.seed)
+        for event in logs[name]:
+            learner.apply(event)
+        assert learner.digest() == bandit.learner.digest()
+        assert Learner.restore(bandit.settings, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
+    hub.stop()
+    return logs
+
+
+def everything(server: Server) -> Any:
+    """All that can be seen of a service, except the time."""
+    seen = server.ask("GET", "/v1/bandits/shop")[1]
+    return seen | {"now": 0}, server.ask("GET", "/v1/bandits/shop/log"), server.ask("GET", "/v1/bandits")
+
+
+ONE = {"id": "a", "features": [0.1, 0.2, 0.3]}
+FIRST = {"actions": [ONE], "decision_id": "first"}
+
+
+class Customer(threading.Thread):
+    """Decides and rewards, tries again with the same ids until there is an answer, and remembers the answers."""
+
+    def __init__(self, ask: Callable[..., tuple[int, Any]], number: int, over: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._ask, self._number, self._over = ask, number, over
+        self.decisions: dict[str, Any] = {}
+        self.rewards: dict[str, float] = {}
+        self.odd: list[Any] = []
+
+    def run(self) -> None:
+        rng, count = np.random.default_rng(self._number), 0
+        while not self._over.is_set():
+            count += 1
+            name = f"{self._number}-{count}"
+            offer = {"actions": menu(rng), "decision_id": name}
+            answer = self._insist("/v1/bandits/shop/decisions", offer)
+            if answer is None:
+                return
+            self.decisions[name] = answer
+            if count % 4:
+                reward = round(float(rng.normal(0.0, 0.3)), 6)
+                answer = self._insist("/v1/bandits/shop/rewards", {"decision_id": name, "reward": reward})
+                if answer is None:
+                    return
+                if answer["results"][0]["status"] not in ("accepted", "duplicate"):
+                    self.odd.append(answer)
+                self.rewards[name] = reward
+
+    def _insist(self, path: str, body: Any) -> Any:
+        while not self._over.is_set():
+            try:
+                status, answer = self._ask("POST", path, body)
+            except (OSError, http.client.HTTPException, ValueError):
+                time.sleep(0.02)
+                continue
+            if status == 200:
+                return answer
+            if status != 503:
+                self.odd.append((status, answer))
+        return None
+
+
+def check_nothing_lost(store: Store, customers: Sequence[Customer]) -> None:
+    log = check_fold(store)["shop"]
+    decisions = [event for event in log if isinstance(event, Decided)]
+    rewards = [event for event in log if isinstance(event, Rewarded)]
+    made, got = {event.id: event for event in decisions}, {event.id: event.reward for event in rewards}
+    assert len(made) == len(decisions) and len(got) == len(rewards)  # nothing twice
+    assert [event.round for event in decisions] == list(range(1, len(decisions) + 1))
+    assert not any(customer.odd for customer in customers)
+    acknowledged = 0
+    for customer in customers:
+        for name, answer in customer.decisions.items():
+            assert (made[name].round, made[name].index) == (answer["round"], answer["index"])
+        for name, reward in customer.rewards.items():
+            assert got[name] == reward
+        acknowledged += len(customer.decisions) + len(customer.rewards)
+    assert acknowledged > 50
+
+
+def working(hub: Hub, *calls: Callable[[], Any]) -> list[Any]:
+    """The results of these calls, made one after the other while the hub works."""
+
+    async def everything() -> list[Any]:
+        work = asyncio.create_task(hub.work())
+        found = []
+        for call in calls:
+            try:
+                found.append(await call())
+            except Refused as error:
+                found.append(error)
+        work.cancel()
+        return found
+
+    return asyncio.run(everything())
+
+
+def offer(name: str, dim: int = 3) -> Choice:
+    rng = np.random.default_rng(abs(hash(name)) % 2**32)
+    return Choice(actions=[Action(one["id"], one["features"]) for one in menu(rng, dim=dim)], decision_id=name)
