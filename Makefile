@@ -15,9 +15,9 @@ help:
 	@echo "make clean         remove the virtual environment and everything generated"
 
 demo: $(VENV)/lab
-	$(BIN)/robandit figure1 --out out
-	$(BIN)/robandit verify --out out
-	$(BIN)/robandit report --out out
+	$(BIN)/robandit paper figure1 --out out
+	$(BIN)/robandit paper verify --out out
+	$(BIN)/robandit paper report --out out
 	@echo "open out/report.html"
 
 test: lint

@@ -1,7 +1,7 @@
-"""`robandit audit` on a log of a million rows: rows per second and peak memory, beside simply reading the file.
+"""Times `robandit audit` on a log of a million rows, and measures its peak memory, beside simply reading the file.
 
-The log is made here, in a temporary folder or in --folder: 20 features, 20 partners, and partner-13 flips the sign of
-30 % of its rewards. Each figure is of a process of its own, its start included.
+The log is made in a temporary folder or in --folder. It has 20 features and 20 partners, and partner-13 flips the sign
+of 30 % of its rewards. Each number is for a process of its own, including its start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ for batch in pq.ParquetFile(sys.argv[1], pre_buffer=False, buffer_size=1 << 20).
 
 
 def make_log(path: Path, rows: int, seed: int = 1) -> None:
-    """Rows of features, reward, partner and time, in the order of the time, written group by group."""
+    """Write rows of features, reward, partner and time, in the order of time, a row group at a time."""
     rng = np.random.default_rng(seed)
     parameter = rng.standard_normal(DIM)
     parameter *= 0.9 / np.linalg.norm(parameter)
@@ -52,15 +52,18 @@ def make_log(path: Path, rows: int, seed: int = 1) -> None:
 
 
 class Measured(NamedTuple):
+    """What a process took."""
+
     seconds: float
+    """The seconds from start to end."""
     cpu: float
-    """Seconds of the processor, which other work on the machine does not change as much."""
+    """The seconds of processor time, which other work on the machine changes less."""
     peak: float
-    """Memory, in MiB."""
+    """The peak memory in MiB."""
 
 
 def measure(command: list[str]) -> Measured:
-    """A process from its start to its end."""
+    """Run a command and measure it from start to end."""
     start = time.perf_counter()
     child = subprocess.Popen(command)
     _, status, usage = os.wait4(child.pid, 0)
@@ -70,6 +73,7 @@ def measure(command: list[str]) -> Measured:
 
 
 def race(folder: Path, rows: int) -> None:
+    """Make the log, measure the audit and the two processes beside it, and print."""
     path = folder / "clicks.parquet"
     make_log(path, rows)
     print(f"{path}: {rows:,} rows, {DIM} features, {path.stat().st_size / 2**20:.0f} MiB", flush=True)

@@ -1,8 +1,8 @@
-"""The whole workload of the paper's Figure 1, beside how public research scripts run it, in one run.
+"""Times the whole workload of the paper's Figure 1, and how public research scripts run it, in one run.
 
-Five policies, six amounts of corruption, ten trials, 10 000 rounds, d = K = 20. Ours is timed as a user runs it: on all
-cores, with the start of the workers and the saving of the table. The other is timed for a slice of rounds on one core,
-where it stays, and scaled; before and after ours, for the clock of this machine wanders.
+The workload is five policies, six amounts of corruption, ten trials, 10 000 rounds and d = K = 20. Ours is timed as a
+user runs it: on all cores, including the start of the workers and the saving of the table. The script uses one core. It
+is timed for a slice of rounds and scaled, before and after ours, because the speed of a machine varies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
 
 DIM = ACTIONS = 20
-FLOPS = 2 * (ACTIONS * DIM * DIM + 2 * ACTIONS * DIM + 3 * DIM * DIM)  # of one round: widths, means, the update
+FLOPS = 2 * (ACTIONS * DIM * DIM + 2 * ACTIONS * DIM + 3 * DIM * DIM)  # of one round: widths, means and the update
 
 
 def figure1(rounds: int) -> Run:
-    """Its configuration, at the radius scales of examples/race.toml."""
+    """The run of Figure 1, at the radius scales of examples/race.toml."""
     return Run.read(
         {
             "rounds": rounds,
@@ -44,7 +44,7 @@ def figure1(rounds: int) -> Run:
 
 
 def ours(run: Run, workers: int) -> float:
-    """Seconds for all of it."""
+    """The seconds that the whole run takes."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         carry_out(run, Path(folder) / "figure1.parquet", engine=Engine(workers=workers))
@@ -52,7 +52,7 @@ def ours(run: Run, workers: int) -> float:
 
 
 def script(rounds: int) -> float:
-    """Seconds per policy and round of the public script, the mean of its five policies."""
+    """The seconds per policy and round of the public script, averaged over its five policies."""
     with threadpool_limits(1):
         return sum(seconds_per_round(policy, rounds) for policy in POLICIES) / len(POLICIES)
 
@@ -60,7 +60,7 @@ def script(rounds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10_000, help="of each trial (default %(default)s)")
-    parser.add_argument("--repeats", type=int, default=2, help="how often to run all of it (default %(default)s)")
+    parser.add_argument("--repeats", type=int, default=2, help="how often to run it (default %(default)s)")
     options = parser.parse_args()
     run, workers = figure1(options.rounds), joblib.cpu_count()
     slices, times = [script(300)], []

@@ -1,12 +1,14 @@
-"""Packaged bandit libraries behind one small interface, so that they can play where our policies play.
+"""Packaged bandit libraries behind one small interface, so that they can play the same trials as our policies.
 
-The model is one parameter shared by all actions, each with features of its own: reward = ⟨a, μ*⟩ + noise, decision sets
-drawn afresh. Vowpal Wabbit and coba take that as it is. MABWiser, contextualbandits and river keep a regression for
-each arm, and one context for all arms of a round. The k-th place of a fresh set means nothing, so a model per place
-would have nothing to learn: a straw man. But each of them scores contexts by a regression, so the fair mapping is one
-arm whose contexts are the actions on offer, of which the one with the highest score is played. That is the algorithm
-with a shared parameter, in their code. No model has an intercept where it can do without, for the truth has none, and
-λ = 1 as in ours. What can't be mapped is in `LEFT_OUT`.
+The model is one parameter shared by all actions, each with its own features: reward = ⟨a, μ*⟩ + noise, with a fresh
+decision set in every round. Vowpal Wabbit and coba take that as it is. MABWiser, contextualbandits and river keep a
+regression for each arm, and one context for all arms of a round.
+
+The k-th place of a fresh set has no meaning, so a model per place could learn nothing: it would be a straw man. But
+each of these libraries scores contexts by a regression. So the fair mapping is one arm whose contexts are the actions
+on offer, and the action with the highest score is played. That is the algorithm with a shared parameter, in their code.
+Models have no intercept where that is possible, because the truth has none, and λ = 1 as in ours. `LEFT_OUT` lists what
+can't be mapped.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ import numpy as np
 from robandit.arrays import Floats
 
 Knobs: TypeAlias = Mapping[str, float]
-"""What is tuned: the library's own names and values."""
+"""The settings that are tuned, under the library's own names."""
 
 REACH = 1.5
-"""Rewards lie within ± this in the environment used here: a mean of at most 1, noise of at most 0.5."""
+"""The largest absolute reward in the environment used here: a mean of at most 1 plus noise of at most 0.5."""
 
 
 class Trial(NamedTuple):
-    """What a learner may know before it starts, and the seed of its own draws."""
+    """What a learner may know before it starts, and the seed of its random draws."""
 
     dim: int
     rounds: int
@@ -38,27 +40,27 @@ class Trial(NamedTuple):
 
 
 class Peer(ABC):
-    """One trial of one learner. What happens in `convert` is ours, the rest the library's."""
+    """One trial of one learner. The time of `convert` is ours, the rest is the library's."""
 
     def convert(self, actions: Floats) -> Any:
-        """The set (K, d) as plain data of the kind that the library takes."""
+        """The decision set (K, d) as plain data in the library's format."""
         return actions
 
     def build(self, shown: Any) -> Any:
-        """The library's own objects made of that."""
+        """The library's own objects, made from the converted data."""
         return shown
 
     @abstractmethod
     def pick(self, shown: Any) -> int:
-        """The place of the action to play."""
+        """The index of the action to play."""
 
     @abstractmethod
     def learn(self, shown: Any, index: int, reward: float) -> None:
-        """Take in the reward of that action."""
+        """Learn the reward of the action played."""
 
 
 class VowpalWabbit(Peer):
-    """``--cb_explore_adf``: the probabilities are VW's, the draw from them is made here."""
+    """``--cb_explore_adf``. VW gives the probabilities, and the action is drawn from them here."""
 
     def __init__(self, knobs: Knobs, trial: Trial, explore: str = "") -> None:
         self._vw = import_module("vowpalwabbit")
@@ -95,7 +97,7 @@ class VowpalWabbit(Peer):
 
 
 class Coba(Peer):
-    """Any of coba's learners, called as coba's evaluator calls them: no context, dense features of each action."""
+    """Any of coba's learners, called as coba's evaluator does: without context, with dense features of each action."""
 
     def __init__(self, learner: Any, unit: bool = False) -> None:
         self._learner, self._unit = learner, unit
@@ -115,7 +117,7 @@ class Coba(Peer):
 
 
 class MABWiser(Peer):
-    """One arm whose contexts are the actions on offer: `predict_expectations` scores them all in one call."""
+    """One arm whose contexts are the actions on offer. `predict_expectations` scores them all in one call."""
 
     def __init__(self, knobs: Knobs, trial: Trial, policy: str = "LinUCB") -> None:
         mab = import_module("mabwiser.mab")
@@ -131,9 +133,9 @@ class MABWiser(Peer):
 
 
 class ContextualBandits(Peer):
-    """Its LinUCB or LinTS. It asks for two arms at least: the first is the one, the second stays without data.
+    """The library's LinUCB or LinTS. It needs at least two arms: the first one plays, the second never gets data.
 
-    Its manual asks for rewards of 0 or 1, but these two policies regress on any: LinUCB chooses as `Regression` does.
+    The manual asks for rewards of 0 or 1, but these two policies accept any: LinUCB chooses as `Regression` does.
     """
 
     def __init__(self, knobs: Knobs, trial: Trial, policy: str = "LinUCB") -> None:
@@ -151,7 +153,7 @@ class ContextualBandits(Peer):
 
 
 class Regression(Peer):
-    """`contextualbandits.linreg`: the compiled regression in that library's LinUCB, without the policy around it."""
+    """`contextualbandits.linreg`, the compiled regression inside that library's LinUCB, without the policy."""
 
     def __init__(self, knobs: Knobs, trial: Trial) -> None:
         linreg = import_module("contextualbandits.linreg")
@@ -169,7 +171,7 @@ class River(Peer):
     """The rule of river's LinUCBDisjoint, mean + σ of a Bayesian regression, with one regression for all actions."""
 
     def __init__(self, knobs: Knobs, trial: Trial) -> None:
-        # alpha stays 1: otherwise its precision and its covariance start as the same matrix and not as inverses.
+        # alpha stays 1: otherwise precision and covariance start as the same matrix instead of as inverses.
         self._model = import_module("river.linear_model").BayesianLinearRegression(**knobs)
         self._features = range(trial.dim)
 
@@ -186,16 +188,19 @@ class River(Peer):
 
 @dataclass(frozen=True)
 class Contender:
-    """A learner of a package: what is tuned over which values, and how it is made."""
+    """A learner of a package."""
 
     name: str
     package: str
     grid: Sequence[Knobs]
+    """The knobs to try in the tuning."""
     make: Callable[[Knobs, Trial], Peer]
+    """Makes the learner for one trial."""
     rule: str = ""
-    """Those of the same rule are the same algorithm with the same knob: the first that is there tunes for all."""
+    """The algorithm, where several packages have it with the same knob. The first of them that is installed tunes for
+    all."""
     slow: bool = False
-    """Plays half of the trials."""
+    """Whether it plays only half of the trials."""
 
 
 def _grid(**values: Sequence[float]) -> Sequence[Knobs]:
@@ -203,7 +208,7 @@ def _grid(**values: Sequence[float]) -> Sequence[Knobs]:
 
 
 def _vw(explore: str, **values: Sequence[float]) -> tuple[Sequence[Knobs], Callable[[Knobs, Trial], Peer]]:
-    """VW forgets at the speed of its learning rate, which matters under attack; so it is tuned as well."""
+    """The grid and the maker of a VW learner. Its learning rate sets how fast it forgets, so that is tuned too."""
     return _grid(**values, learning_rate=(0.5, 2.0, 8.0)), lambda knobs, trial: VowpalWabbit(knobs, trial, explore)
 
 
@@ -215,7 +220,7 @@ def _coba(learner: str) -> Callable[[Knobs, Trial], Peer]:
 
 
 def _corral(knobs: Knobs, trial: Trial) -> Peer:
-    """Corral over a narrow and a wide LinUCB. It wants rewards in [0, 1], which gives the truth an intercept."""
+    """Corral over a narrow and a wide LinUCB. It needs rewards in [0, 1], which gives the truth an intercept."""
     learners = import_module("coba.learners")
     bases = [learners.LinUCBLearner(alpha, [1, "a"], trial.seed) for alpha in (0.1, 1.0)]
     return Coba(learners.CorralLearner(bases, T=trial.rounds, mode="off-policy", seed=trial.seed, **knobs), unit=True)
@@ -232,7 +237,10 @@ def _contextualbandits(policy: str) -> Callable[[Knobs, Trial], Peer]:
 WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SQUARES = tuple(width**2 for width in WIDTHS)
 APART = "LinTS, a draw for each action"
-RIVER = [*_grid(beta=(1.0, 100.0)), *_grid(beta=(1e2, 1e4), smoothing=(0.9, 0.99))]  # it can forget, so it may
+RIVER = [
+    *_grid(beta=(1.0, 100.0)),
+    *_grid(beta=(1e2, 1e4), smoothing=(0.9, 0.99)),
+]  # river can forget, so that is tried too
 
 CONTENDERS = (
     Contender("VW SquareCB", "vowpalwabbit", *_vw("--squarecb", gamma_scale=(3000.0, 30000.0))),
@@ -265,23 +273,25 @@ CONTENDERS = (
     Contender("river LinUCB", "river", RIVER, River, slow=True),
     Contender("coba Corral", "coba", _grid(eta=(0.075, 0.25)), _corral, slow=True),
 )
-"""Every learner that applies; of those with the same rule, the fastest first."""
+"""Every learner that applies. Of those with the same rule, the fastest comes first."""
 
 LEFT_OUT = (
-    "An arm for each place (river's LinUCBDisjoint as it is, MABWiser, contextualbandits): places of a fresh set mean "
-    "nothing. Their regression is used with one arm instead.",
-    "MABWiser's and contextualbandits' LinTS, with one arm, draw for each action and not once for all.",
-    "contextualbandits' LinTS by default, sample_from='coef', explores more the more it knows (0.3.30): it plays 'ci'.",
-    "MABWiser LinGreedy's ε would give single actions random scores, not play one at random: it is 0, and λ is tuned.",
-    "contextualbandits' other policies stand on classifiers of rewards 0 and 1.",
+    "An arm for each place (river's LinUCBDisjoint as it is, MABWiser, contextualbandits): the places of a fresh set "
+    "have no meaning. Their regression is used with one arm instead.",
+    "MABWiser's and contextualbandits' LinTS, with one arm, draw once per action instead of once for all.",
+    "contextualbandits' LinTS with its default sample_from='coef' explores more the more it knows (0.3.30). "
+    "It plays with 'ci'.",
+    "MABWiser LinGreedy's ε would give single actions random scores instead of playing one at random: it is 0, and λ "
+    "is tuned.",
+    "contextualbandits' other policies need classifiers of rewards 0 and 1.",
     "coba's BanditUCB and BanditEpsilon, and river's policies without contexts, know actions by name, not by features.",
     "coba's Vowpal learners are Vowpal Wabbit, which is used directly.",
 )
-"""What does not apply, or not quite, and why."""
+"""What does not apply, or only in part, and why."""
 
 
 def installed(package: str) -> bool:
-    """Whether a package and what it needs can be imported."""
+    """Whether a package and its dependencies can be imported."""
     try:
         import_module(
             {"mabwiser": "mabwiser.mab", "contextualbandits": "contextualbandits.online"}.get(package, package)

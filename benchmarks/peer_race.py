@@ -1,4 +1,4 @@
-"""Ours and theirs in the same trials: fresh sets, under the paper's attack, nobody told the corruption."""
+"""Our policies and peers in the same trials: fresh sets, the paper's attack, and nobody is told the corruption."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ BY_CLASS = {kind.__name__: kind for kind in POLICIES.values()}
 
 
 class Race(NamedTuple):
-    """Some trials of one amount of corruption."""
+    """The trials at one amount of corruption."""
 
     flips: int
+    """The number of flipped rounds, k."""
     trials: Sequence[int]
     rounds: int
     seed: int
 
 
 class Entrant(Protocol):
-    """Ours or theirs: something with a grid of knobs that can be sent into a race."""
+    """A learner, ours or a library's, with a grid of knobs, that can enter a race."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +48,7 @@ class Entrant(Protocol):
 
 @dataclass(frozen=True)
 class Own:
-    """One of our policies, by the name of its class. One that may be told the corruption is not."""
+    """One of our policies, by the name of its class. It is never told the corruption."""
 
     name: str
     told_sigma: bool = False
@@ -57,7 +58,7 @@ class Own:
     @property
     def grid(self) -> Sequence[Knobs]:
         if self.name == "Sceptic" or "radius_scale" not in self._wanted:
-            return [{}]  # the sceptic is taken as it comes
+            return [{}]  # the sceptic plays with its defaults
         return [{"radius_scale": scale} for scale in GRID[::2]]
 
     @property
@@ -65,7 +66,7 @@ class Own:
         return {item.name for item in fields(BY_CLASS[self.name])}
 
     def make(self, knobs: Knobs, **settings: Any) -> Policy:
-        """The policy itself, with those of the settings that it has."""
+        """The policy, with those settings that it has."""
         settings |= {"noise_range": WORLD.noise_range, "corruption": None, **knobs}
         return BY_CLASS[self.name](**{name: value for name, value in settings.items() if name in self._wanted})
 
@@ -105,7 +106,7 @@ class Theirs:
 
 
 def play(peers: Sequence[Peer], race: Race) -> Floats:
-    """The regret (B,) of one learner per trial: the loop of `robandit.lab.protocol`, for those that know no batches."""
+    """The regret (B,) of one learner per trial: the loop of `robandit.lab.protocol` for learners without batches."""
     attack, rows, regret = Flip(rounds=race.flips), np.arange(len(peers)), np.zeros(len(peers))
     world = WORLD.rounds(Draws(seed=race.seed, trials=race.trials, who=ENVIRONMENT))
     adversary = Adversary([(attack, WORLD, race.trials)], race.seed)
@@ -115,7 +116,7 @@ def play(peers: Sequence[Peer], race: Race) -> Floats:
         assert isinstance(plot.actions, np.ndarray)
         shown = [peer.build(peer.convert(actions)) for peer, actions in zip(peers, plot.actions, strict=True)]
         index = np.array([peer.pick(one) for peer, one in zip(peers, shown, strict=True)])
-        decision = Decision(offer.round, plot.actions[rows, index], index)
+        decision = Decision(round=offer.round, action=plot.actions[rows, index], index=index)
         rewards = adversary.answer(offer, [offer], plot, decision)
         for peer, one, place, reward in zip(peers, shown, index.tolist(), rewards.tolist(), strict=True):
             peer.learn(one, place, reward)
@@ -124,10 +125,10 @@ def play(peers: Sequence[Peer], race: Race) -> Floats:
 
 
 class Alone(Peer):
-    """One of our policies as if it were a library's, to check `play` by."""
+    """One of our policies behind the interface of a library, to check `play`."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self._decision = policy, Decision(0, None)
+        self._policy, self._decision = policy, Decision(round=0, action=None)
 
     def pick(self, shown: Any) -> int:
         self._decision = self._policy.choose(shown)
@@ -138,7 +139,7 @@ class Alone(Peer):
 
 
 def check_play(seed: int) -> None:
-    """Peers play the very trials that ours do: OFUL sent through `play` must have the regret that `simulate` says."""
+    """Check that peers play the same trials as ours: OFUL must have the same regret in `play` and in `simulate`."""
     race, oful = Race(25, (0, 1), 100, seed), Own("OFUL")
     alone = [Alone(oful.make({}, dim=WORLD.dim, seed=(seed, trial))) for trial in race.trials]
     np.testing.assert_allclose(play(alone, race), oful.regret({}, race), rtol=1e-9)

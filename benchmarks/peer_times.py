@@ -1,4 +1,4 @@
-"""How long a round takes, ours and theirs, in slices that go round all learners in turn."""
+"""Times a round of our policies and of peers, in slices that take all learners in turn."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ BATCH = 64
 
 
 class Cost(NamedTuple):
-    """Seconds per round and trial: in our adapter, in making the library's objects, in choosing and learning."""
+    """Seconds per round and trial."""
 
     adapter: float
+    """The time in our adapter."""
     building: float
+    """The time to make the library's objects."""
     playing: float
+    """The time to choose and to learn."""
 
 
 def peer_round(peer: Peer, sets: Iterable[Floats]) -> Callable[[], Cost]:
-    """A function that plays one round."""
+    """A function that plays one round of a peer."""
     supply = iter(sets)
 
     def step() -> Cost:
@@ -48,7 +51,7 @@ def peer_round(peer: Peer, sets: Iterable[Floats]) -> Callable[[], Cost]:
 
 
 def own_round(policy: Policy, sets: Iterable[Floats], batch: int) -> Callable[[], Cost]:
-    """The same for ours: alone or in a batch, per trial; validation included."""
+    """A function that plays one round of our policy, alone or in a batch, including validation."""
     supply = iter(sets)
 
     def step() -> Cost:
@@ -64,7 +67,7 @@ def own_round(policy: Policy, sets: Iterable[Floats], batch: int) -> Callable[[]
 
 
 def fresh_sets(dim: int, count: int, batch: int | None = None) -> Iterable[Floats]:
-    """Decision sets for ever: a few in turn, so that none is the one of the round before."""
+    """Endless decision sets: a few in turn, so that no two in a row are the same."""
     rng, shape = np.random.default_rng(0), (count, dim) if batch is None else (batch, count, dim)
     few = [rng.uniform(-1.0, 1.0, shape) * dim**-0.5 for _ in range(3 if batch else 16)]
     while True:
@@ -72,7 +75,7 @@ def fresh_sets(dim: int, count: int, batch: int | None = None) -> Iterable[Float
 
 
 def slice_of(step: Callable[[], Cost], seconds: float) -> Cost:
-    """The mean cost of the rounds that fit into so many seconds, two at least."""
+    """The mean cost of the rounds that fit into these seconds, at least two."""
     end, costs = time.perf_counter() + seconds, [step(), step()]
     while time.perf_counter() < end:
         costs.append(step())
@@ -82,7 +85,7 @@ def slice_of(step: Callable[[], Cost], seconds: float) -> Cost:
 def steps_at(
     size: tuple[int, int], ours: Sequence[Own], theirs: Sequence[Theirs], chosen: Mapping[str, Knobs]
 ) -> dict[str, Callable[[], Cost]]:
-    """All that is timed at one size, by name."""
+    """The functions that are timed at one size, by name."""
     dim, count = size
     steps: dict[str, Callable[[], Cost]] = {}
     known = {"dim": dim, "horizon": 100_000, "seed": 1}
@@ -105,7 +108,7 @@ def measure(
     slices: int,
     seconds: float,
 ) -> dict[tuple[int, int], dict[str, Cost]]:
-    """The median cost of all at every size (d, K)."""
+    """The median cost of every learner at every size (d, K)."""
     found: dict[tuple[int, int], dict[str, Cost]] = {}
     for size in tqdm(sizes, desc="timing"):
         steps = steps_at(size, ours, theirs, chosen)

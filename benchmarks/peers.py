@@ -1,13 +1,13 @@
-"""Our policies beside the learners of packaged libraries: regret under attack, and time per round, in one run.
+"""Our policies beside the learners of packaged libraries: regret under attack and time per round, in one run.
 
-Everybody plays the same trials: fresh decision sets, d = 5, K = 20, 2000 rounds, the paper's attack on the first k
-rounds, which it labels C = 2k. Everybody sees the actions and the reward of the one played. Nobody is told k or C, nor
-σ unless `--sigma` tells it to ours. Each learner's knobs are chosen on a seed of their own, by the mean regret over
-C = 0, 50 and 200, and are the same for all C.
+All play the same trials: fresh decision sets, d = 5, K = 20, 2000 rounds, and the paper's attack on the first k rounds,
+which the paper labels C = 2k. All see the actions and the reward of the action played. Nobody is told k or C. Nobody is
+told σ either, unless `--sigma` tells it to ours. Each learner's knobs are chosen on a seed of their own, by the mean
+regret over C = 0, 50 and 200, and are the same for every C.
 
-Times are medians of slices that go round all learners in turn, for the clock of a shared machine wanders. A library's
-time is given as it is, and without what our adapter costs. Install the libraries with `pip install '.[lab,peers]'`;
-one that is not there is left out.
+Times are medians of slices that take all learners in turn, because the speed of a shared machine varies. A library's
+time is given as it is, and without the cost of our adapter. Install the libraries with `pip install '.[lab,peers]'`.
+Those that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from peer_adapters import CONTENDERS, LEFT_OUT, Knobs, installed
 from peer_race import BY_CLASS, WORLD, Entrant, Own, Race, Theirs, check_play
 from peer_times import Cost, measure
 from robandit.arrays import Floats
+from robandit.experiments.intervals import interval
 from robandit.experiments.tune import SEED as TUNING_SEED
-from robandit.experiments.tune import interval
+from robandit.figures.numbers import mean_half
 
 SEED = 1
 FLIPS = (0, 25, 100)
 SIZES = tuple((dim, count) for dim in (5, 20, 100) for count in (20, 1000))
 OURS = ("OFUL", "MultiLevelWeightedOFUL", "CWOFUL", "VarianceAwareCWOFUL", "Sceptic")
 LIKE = "OFUL, one trial"
-"""What ratios of times refer to: every library's LinUCB is the same algorithm."""
+"""The learner to whose time all times are compared. Every library's LinUCB is the same algorithm."""
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns, the first flush left."""
+    """Print columns, the first aligned to the left and the others to the right."""
     lines = [[str(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *rest in lines:
@@ -50,6 +51,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 # Regret.
 
 Found = dict[tuple[str, str, int], Floats]
+"""Regrets by name, knobs and flips."""
 
 
 def carry_out(entrant: Entrant, knobs: Knobs, race: Race) -> tuple[tuple[str, str, int], Floats]:
@@ -57,7 +59,7 @@ def carry_out(entrant: Entrant, knobs: Knobs, race: Race) -> tuple[tuple[str, st
 
 
 def all_regrets(jobs: Sequence[tuple[Entrant, Knobs, Race]], workers: int, what: str) -> Found:
-    """The regrets of all jobs, by name, knobs and flips."""
+    """The regrets of all jobs."""
     with joblib.parallel_config("loky", inner_max_num_threads=1):
         parallel = joblib.Parallel(n_jobs=workers, return_as="generator_unordered")
         found = parallel(joblib.delayed(carry_out)(*job) for job in jobs)
@@ -69,14 +71,14 @@ def label(knobs: Knobs) -> str:
 
 
 def share(trials: int, entrant: Entrant) -> range:
-    """The trials that it plays."""
+    """The trials that an entrant plays: half of them if it is slow."""
     return range(-(-trials // 2) if entrant.slow else trials)
 
 
 def tune(
     entrants: Sequence[Entrant], rounds: int, trials: int, workers: int
 ) -> tuple[dict[str, Knobs], dict[str, float]]:
-    """The best knobs of each entrant, and their mean regret over all C. Those of the same rule share theirs."""
+    """The best knobs of each entrant, and their mean regret over all C. Entrants of one rule share their knobs."""
     first = {entrant.rule or entrant.name: entrant for entrant in reversed(entrants)}  # the first of each rule stays
     jobs = [
         (entrant, knobs, Race(flips, share(trials, entrant), rounds, TUNING_SEED))
@@ -96,7 +98,7 @@ def tune(
 
 
 def regrets(options: argparse.Namespace, ours: Sequence[Own], theirs: Sequence[Theirs]) -> dict[str, Any]:
-    """Tune, race and print. What is returned goes into the JSON file."""
+    """Tune, race and print. The result goes into the JSON file."""
     check_play(SEED)
     entrants: list[Entrant] = [*ours, *theirs]
     best, reached = tune(entrants, options.rounds, options.tuning_trials, options.workers)
@@ -114,7 +116,7 @@ def regrets(options: argparse.Namespace, ours: Sequence[Own], theirs: Sequence[T
     print_table(["", *heads, "trials", "chosen"], rows)
     champion = min((own.name for own in ours), key=lambda name: reached[name])
     if theirs:
-        print(f"\n{champion}, the best of ours in tuning, less each peer in the same trials: below 0 ours is better\n")
+        print(f"\n{champion}, the best of ours in tuning, minus each peer in the same trials: below 0 ours is better\n")
         print_table(["", *heads], [[peer.name, *gaps(final[champion], final[peer.name])] for peer in theirs])
     return {
         "champion": champion,
@@ -124,7 +126,7 @@ def regrets(options: argparse.Namespace, ours: Sequence[Own], theirs: Sequence[T
 
 
 def gaps(own: Sequence[Floats], their: Sequence[Floats]) -> list[str]:
-    """By how much ours is above theirs at each C, trial by trial, and whether that is more than chance."""
+    """How much more regret ours has at each C, paired over trials, and whether it is better, worse or even."""
     cells = []
     for mine, yours in zip(own, their, strict=True):
         gap = mine[: len(yours)] - yours
@@ -134,8 +136,7 @@ def gaps(own: Sequence[Floats], their: Sequence[Floats]) -> list[str]:
 
 
 def spread(values: Floats) -> str:
-    mean, half = interval(values)
-    return f"{mean:.1f} ± {half:.1f}"
+    return mean_half(*interval(values), decimals=1)
 
 
 # Time.
@@ -144,7 +145,7 @@ def spread(values: Floats) -> str:
 def times(
     options: argparse.Namespace, ours: Sequence[Own], theirs: Sequence[Theirs], chosen: Mapping[str, Knobs]
 ) -> dict[str, Any]:
-    """Time all at every size, and print. What is returned goes into the JSON file."""
+    """Time all learners at every size and print. The result goes into the JSON file."""
     sizes = SIZES[:1] if options.quick else SIZES
     found = measure(sizes, ours, theirs, chosen, options.slices, options.slice)
     heads, everybody = [f"d {dim} K {count}" for dim, count in found], list(found[sizes[0]])
@@ -173,14 +174,14 @@ def times(
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--quick", action="store_true", help="short, to see that it works; the numbers mean nothing")
+    add("--quick", action="store_true", help="a short run to see that it works; its numbers mean nothing")
     add("--trials", type=int, default=20, help="of each learner; slow ones play half of them (default %(default)s)")
-    add("--peers", help="only these packages, separated by commas; none for none")
+    add("--peers", help="only these packages, separated by commas, or none")
     add("--ours", default=",".join(OURS), help="our policies, by class name (default %(default)s)")
-    add("--sigma", action="store_true", help="tell ours σ, as the paper does; no peer could be told")
-    add("--only", choices=("regret", "time"), help="one half of it")
+    add("--sigma", action="store_true", help="tell ours σ, as the paper does; no peer can be told")
+    add("--only", choices=("regret", "time"), help="run only this half")
     add("--workers", type=int, default=joblib.cpu_count(), help="processes for the regret (default %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="write all numbers there")
+    add("--json", type=Path, metavar="FILE", help="write all numbers to this file")
     options = parser.parse_args()
     options.rounds, options.tuning_trials, options.slices, options.slice = 2000, 4, 5, 0.08
     if options.quick:
@@ -190,10 +191,10 @@ def read_options() -> argparse.Namespace:
 
 
 def entered(options: argparse.Namespace) -> tuple[list[Own], list[Theirs]]:
-    """Who takes part. Says who does not."""
+    """The learners that take part. Prints which do not."""
     names = options.ours.split(",")
     if "OFUL" not in names:
-        names.insert(0, "OFUL")  # times refer to it
+        names.insert(0, "OFUL")  # times are compared to it
     for name in (name for name in names if name not in BY_CLASS):
         print(f"{name}: not among the policies of this version")
     packages = sorted({contender.package for contender in CONTENDERS})
@@ -209,12 +210,12 @@ def main() -> None:
     options = read_options()
     ours, theirs = entered(options)
     report: dict[str, Any] = {}
-    with threadpool_limits(1):  # all libraries have been loaded by now
+    with threadpool_limits(1):  # set now, when all libraries are loaded
         if options.only != "time":
             report |= regrets(options, ours, theirs)
         if options.only != "regret":
             report["seconds"] = times(options, ours, theirs, report.get("chosen", {}))
-    print("\nDoes not apply, or not quite:", *LEFT_OUT, sep="\n- ")
+    print("\nDoes not apply, or only in part:", *LEFT_OUT, sep="\n- ")
     if options.json:
         options.json.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

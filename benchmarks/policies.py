@@ -1,7 +1,7 @@
-"""Microseconds per round and trial, beside a plain NumPy OFUL timed in the same run.
+"""Times our policies per round and trial, beside a plain NumPy OFUL in the same run.
 
-This machine's clock is not to be trusted from one minute to the next, so each figure is the best of several slices, the
-plain OFUL is timed beside each, and the ratios are what counts. One BLAS thread, as the engines use.
+The speed of a machine varies from minute to minute. So each number is the best of several slices, the plain OFUL is
+timed beside each, and the ratios are what counts. BLAS has one thread, as in the engines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLICES = 7
 
 
 def plain_oful(actions: Any, rewards: Any, delta: float = 0.05, lam: float = 1.0) -> float:
-    """The fifteen lines that people write: one trial, Σ⁻¹ by Sherman–Morrison, nothing checked. Seconds per round."""
+    """Seconds per round of the fifteen lines that people write: one trial, Sherman–Morrison, no checks."""
     dim = actions.shape[1]
     inverse, b, log_det = np.eye(dim) / lam, np.zeros(dim), 0.0
     start = time.perf_counter()
@@ -39,7 +39,7 @@ def plain_oful(actions: Any, rewards: Any, delta: float = 0.05, lam: float = 1.0
 
 
 def play(policy: robandit.Policy, actions: Any, rewards: Any) -> float:
-    """Seconds per round and trial of choose and update, validation included."""
+    """Seconds per round and trial of choose and update, including validation."""
     start = time.perf_counter()
     for reward in rewards:
         policy.update(policy.choose(actions, sigma=0.02), reward)
@@ -47,7 +47,7 @@ def play(policy: robandit.Policy, actions: Any, rewards: Any) -> float:
 
 
 def compare(make: Callable[..., robandit.Policy], dim: int, count: int, trials: int) -> tuple[float, float]:
-    """Best seconds per round and trial of a policy, and of the plain OFUL beside it."""
+    """The best seconds per round and trial of a policy, and of the plain OFUL beside it."""
     rng = np.random.default_rng(0)
     shape = (count, dim) if trials == 1 else (trials, count, dim)
     actions = rng.uniform(-1.0, 1.0, shape) / dim**0.5
@@ -63,7 +63,7 @@ def compare(make: Callable[..., robandit.Policy], dim: int, count: int, trials: 
 
 
 def peak_flops() -> float:
-    """What one core multiplies and adds in a large matrix product, per second."""
+    """Floating-point operations per second of one core in a large matrix product."""
     a = np.random.default_rng(0).random((600, 600))
     best = min(_seconds(lambda: a @ a) for _ in range(SLICES))
     return 2 * 600**3 / best
@@ -76,7 +76,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def sizes() -> None:
-    """Every size of the table, OFUL and Weighted OFUL."""
+    """Print a table of OFUL and Weighted OFUL at every size."""
     peak = peak_flops()
     print(f"one core: {peak / 1e9:.0f} Gflop/s in a large matrix product\n")
     print("policy          d     K  trials   µs/round/trial   plain OFUL µs   ratio   share of peak")
@@ -94,7 +94,7 @@ def sizes() -> None:
 
 
 def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int, rounds: int) -> float:
-    """Median seconds per round and trial on the paper's workload: flipped and fresh at first, then one fixed set."""
+    """Median seconds per round and trial on the paper's workload: flips on fresh sets at first, then a fixed set."""
     dim, rng = 20, np.random.default_rng(0)
     policy = make(dim=dim, noise_range=NOISE, seed=1, trials=trials)
     fresh = rng.uniform(-1.0, 1.0, (max(lies, 1), trials, 20, dim)) * dim**-0.5
@@ -117,7 +117,7 @@ def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int,
 
 
 def multi_level() -> None:
-    """Exact Multi-level weighted OFUL against OFUL on the paper's workload."""
+    """Print a table of exact Multi-level weighted OFUL against OFUL on the paper's workload."""
     trials, rounds = 64, 3000
     print(
         f"\nMulti-level weighted OFUL on the paper's workload (d = K = 20, {trials} trials, {rounds} rounds, medians)"

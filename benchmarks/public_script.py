@@ -1,9 +1,13 @@
-"""What Figure 1 costs in the way that public research scripts compute it: the yardstick for this package's engine.
+"""Computes Figure 1 the way public research scripts do, as a yardstick for the engine of this package.
 
-One trial at a time, plain NumPy, a Python loop over the actions, and the d × d matrix inverted anew for every one of
-them. Written from a description of such scripts, without this package and without anyone's code. Where they depart from
-the paper, so does this: weights are 1/σ² without a floor, Robust weighted OFUL is not told C, Multi-level weighted OFUL
-takes the lesser of two bounds instead of the intersection and knows no cascade, corrupted rewards have no noise.
+It runs one trial at a time in plain NumPy, with a Python loop over the actions and a new inverse of the d × d matrix
+for each of them. It is written from a description of such scripts, without this package and without anyone's code. It
+departs from the paper where they do:
+
+- Weights are 1/σ² without a floor.
+- Robust weighted OFUL is not told C.
+- Multi-level weighted OFUL takes the smaller of two bounds instead of the intersection, and has no cascade.
+- Corrupted rewards have no noise.
 """
 
 from __future__ import annotations
@@ -24,21 +28,22 @@ DIM, ACTIONS, NOISE, DELTA = 20, 20, 0.5, 0.05  # d, |D_t|, R, δ; λ = A = B = 
 HORIZON, FLIPPED = 10_000, 90  # T, k
 LEVELS = 15  # ⌈log₂ 2T⌉
 
-# Each policy has a radius scale tuned by hand, from 0.0008 to 0.6. Who has which is made up: the time is the same.
+# The scripts' radius scales are tuned by hand, from 0.0008 to 0.6. Which policy has which is made up here; it does not
+# change the time.
 SCALES = {OFUL: 0.6, WEIGHTED: 0.002, GREEDY: 0.0, ROBUST: 0.002, MULTI_LEVEL: 0.0008}
 
 Floats = NDArray[np.float64]
 
 
 class Regression:
-    """Σ and b of a ridge regression. What follows from them is computed whenever it is asked for."""
+    """Σ and b of a ridge regression. Everything else is computed from them on every call."""
 
     def __init__(self) -> None:
         self.sigma: Floats = np.eye(DIM)
         self.b: Floats = np.zeros(DIM)
 
     def bound(self, action: Floats, radius: float) -> float:
-        """⟨a, Σ⁻¹b⟩ + radius ‖a‖_{Σ⁻¹}: an inversion for each action."""
+        """⟨a, Σ⁻¹b⟩ + radius ‖a‖_{Σ⁻¹}, with an inversion for each action."""
         inverse = np.linalg.inv(self.sigma)
         estimate = inverse @ self.b
         width = sqrt(max(float(action @ inverse @ action), 0.0))
@@ -50,7 +55,7 @@ class Regression:
 
 
 def radius(policy: str, regression: Regression, t: int, level: int) -> float:
-    """The radius of the ellipsoid of all rounds."""
+    """The radius of the ellipsoid over all rounds."""
     if policy == OFUL:
         return NOISE * sqrt(np.linalg.slogdet(regression.sigma)[1] + 2 * log(1 / DELTA)) + 1
     if policy == WEIGHTED:
@@ -60,7 +65,7 @@ def radius(policy: str, regression: Regression, t: int, level: int) -> float:
 
 
 def level_radius(t: int, level: int) -> float:
-    """The radius of the ellipsoid of the rounds of one level."""
+    """The radius of the ellipsoid over the rounds of one level."""
     corruption = log(2 * level**2 / DELTA) + 3
     return bernstein(t, NOISE + 1, log(8 * t**2 * HORIZON / DELTA)) + corruption * sqrt(DIM) + 1
 
@@ -70,7 +75,7 @@ def bernstein(t: int, noise: float, confidence: float) -> float:
 
 
 def play(policy: str, rounds: int, flipped: int = FLIPPED, seed: int = 0) -> float:
-    """The regret of one trial of the paper's workload: lies and fresh sets at first, then the truth and a fixed set."""
+    """The regret of one trial of the paper's workload: flips on fresh sets at first, then a fixed set."""
     rng, scale = np.random.default_rng(seed), SCALES[policy]
     truth = np.full(DIM, DIM**-0.5)
     fixed = rng.uniform(-1, 1, (ACTIONS, DIM)) * DIM**-0.5
@@ -98,8 +103,8 @@ def play(policy: str, rounds: int, flipped: int = FLIPPED, seed: int = 0) -> flo
 
 
 def seconds_per_round(policy_name: str, rounds: int) -> float:
-    """Seconds per round of one trial, from the first round on. One BLAS thread is for the caller to set."""
-    play(policy_name, 2)  # what the first calls of NumPy load
+    """Seconds per round of one trial, from the first round on. The caller limits BLAS to one thread."""
+    play(policy_name, 2)  # the first calls of NumPy load modules
     start = time.perf_counter()
     play(policy_name, rounds)
     return (time.perf_counter() - start) / rounds
@@ -107,7 +112,7 @@ def seconds_per_round(policy_name: str, rounds: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=300, help="to time of each policy, from the first (300)")
+    parser.add_argument("--rounds", type=int, default=300, help="of each policy to time (default %(default)s)")
     rounds = parser.parse_args().rounds
     with threadpool_limits(1):
         for policy in POLICIES:

@@ -1,7 +1,8 @@
-"""Durable decisions a second and their latency, beside the same service without a log and a trivial JSON echo on the
-same stack, all in one run; and, with --memory N, what the service's memory does over N decisions and rewards.
+"""Measures the service's durable decisions per second and their latency.
 
-The clients take part of the two cores themselves, so ratios count more than rates.
+Beside it, in the same run, are the same service without a log and a trivial JSON echo on the same stack. With
+--memory N it measures the service's memory over N decisions and rewards instead. The clients use part of the two cores
+themselves, so ratios count more than rates.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ if __name__ == "__main__":
 
 
 class Link(asyncio.Protocol):
-    """A connection that asks again as soon as it is answered."""
+    """A connection that sends the next request as soon as it has an answer."""
 
     def __init__(self, ask: Callable[[], bytes | None], done: Callable[[float, bytes], None]) -> None:
         self._ask, self._done = ask, done
@@ -104,11 +105,12 @@ class Link(asyncio.Protocol):
 
 
 def request(path: str, body: bytes, method: str = "POST") -> bytes:
+    """An HTTP request as bytes."""
     return f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 async def load(ports: list[int], connections: int, seconds: float, requests: list[bytes]) -> list[float]:
-    """Latencies of all decisions that so many connections got in that time."""
+    """The latencies of all decisions on these many connections in this time."""
     loop, found, place = asyncio.get_running_loop(), [], [0]
     end = time.perf_counter() + seconds
 
@@ -125,6 +127,7 @@ async def load(ports: list[int], connections: int, seconds: float, requests: lis
 
 
 async def once(port: int, asked: bytes) -> bytes:
+    """The answer to one request."""
     answers: list[bytes] = []
     link = (
         await asyncio.get_running_loop().create_connection(
@@ -139,7 +142,7 @@ async def once(port: int, asked: bytes) -> bytes:
 
 @contextmanager
 def running(command: list[str]) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A server that is ready, on a port of its own."""
+    """Start a server on a free port, wait until it is ready, and stop it at the end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
@@ -159,7 +162,7 @@ def running(command: list[str]) -> Iterator[tuple[int, subprocess.Popen[bytes]]]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """In a fast loop, so that the clients take less of the machine."""
+    """Run in a fast loop if there is one, so that the clients take less of the machine."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -168,6 +171,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def measure(name: str, command: list[str], seconds: float, processes: int = 1) -> list[float]:
+    """Print rate and latency with 1, 32 and 128 connections, and return the rates."""
     rng = np.random.default_rng(1)
     menus = rng.uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
     offers = [{"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]} for menu in menus]
@@ -178,7 +182,7 @@ def measure(name: str, command: list[str], seconds: float, processes: int = 1) -
         settings = json.dumps({"dim": 20, "noise_range": 0.5}).encode()
         for port in ports:
             run(once(port, request("/v1/bandits/shop", settings, "PUT")))
-        run(load(ports, 32, 3.0, requests))  # the first looks at the monitor start a process
+        run(load(ports, 32, 3.0, requests))  # warm up: the first looks at the monitor start a process
         for connections in (1, 32, 128):
             found = 1e3 * np.array(run(load(ports, connections, seconds, requests)))
             rates.append(len(found) / seconds)
@@ -190,46 +194,58 @@ def measure(name: str, command: list[str], seconds: float, processes: int = 1) -
     return rates
 
 
+class Shopper:
+    """Asks for decisions among three actions, and pays the rewards a hundred at a time."""
+
+    def __init__(self, number: int, process: subprocess.Popen[bytes]) -> None:
+        self._number, self._process, self._asked = number, process, 0
+        self._rng = np.random.default_rng(1)
+        self._owed: list[dict[str, Any]] = []
+
+    def ask(self) -> bytes | None:
+        """The next request, or None after the last decision."""
+        if len(self._owed) >= 100:
+            paid, self._owed = self._owed, []
+            return request("/v1/bandits/shop/rewards", json.dumps(paid).encode())
+        self._asked += 1
+        if self._asked % (self._number // 10) == 0:
+            size = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
+            print(f"{self._asked:>9,} decisions: {int(size) * 4 // 1024} MiB", flush=True)
+        features = (self._rng.uniform(-1.0, 1.0, (3, 5)) / 5**0.5).tolist()
+        offer = {"actions": [{"id": str(i), "features": row} for i, row in enumerate(features)]}
+        last = self._asked > self._number
+        return None if last else request("/v1/bandits/shop/decisions", json.dumps(offer).encode())
+
+    def answered(self, took: float, answer: bytes) -> None:
+        """Note the reward of a decision."""
+        if answer.startswith(b'{"decision_id"'):
+            owed = {"decision_id": json.loads(answer)["decision_id"], "reward": self._rng.normal(0.2, 0.2)}
+            self._owed.append(owed)
+
+
 def remember(command: list[str], number: int) -> None:
-    """The memory of a service that decides and is rewarded so many times."""
+    """Print the memory of a service over this many decisions and rewards."""
     settings = json.dumps({"dim": 5, "noise_range": 0.5, "policy": "oful"}).encode()
-    rng, asked = np.random.default_rng(1), 0
-    owed: list[dict[str, Any]] = []
     with running(command) as (port, process):
         run(once(port, request("/v1/bandits/shop", settings, "PUT")))
+        shopper = Shopper(number, process)
 
-        def ask() -> bytes | None:
-            nonlocal asked, owed
-            if len(owed) >= 100:
-                paid, owed = owed, []
-                return request("/v1/bandits/shop/rewards", json.dumps(paid).encode())
-            asked += 1
-            if asked % (number // 10) == 0:
-                size = Path(f"/proc/{process.pid}/statm").read_text().split()[1]
-                print(f"{asked:>9,} decisions: {int(size) * 4 // 1024} MiB", flush=True)
-            features = (rng.uniform(-1.0, 1.0, (3, 5)) / 5**0.5).tolist()
-            offer = {"actions": [{"id": str(i), "features": row} for i, row in enumerate(features)]}
-            return request("/v1/bandits/shop/decisions", json.dumps(offer).encode()) if asked <= number else None
-
-        def answered(took: float, answer: bytes) -> None:
-            if answer.startswith(b'{"decision_id"'):
-                owed.append({"decision_id": json.loads(answer)["decision_id"], "reward": rng.normal(0.2, 0.2)})
-
-        async def all_of_it() -> None:
+        async def shop() -> None:
             loop = asyncio.get_running_loop()
             links = [
-                (await loop.create_connection(lambda: Link(ask, answered), "127.0.0.1", port))[1] for _ in "x" * 32
+                (await loop.create_connection(lambda: Link(shopper.ask, shopper.answered), "127.0.0.1", port))[1]
+                for _ in range(32)
             ]
             await asyncio.gather(*(link.over for link in links))
 
-        run(all_of_it())
+        run(shop())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (default %(default)s)")
-    parser.add_argument("--memory", type=int, metavar="N", help="measure memory over so many decisions instead")
-    parser.add_argument("--store", metavar="URL", help="a PostgreSQL to measure instead of a file")
+    parser.add_argument("--memory", type=int, metavar="N", help="measure the memory over N decisions instead")
+    parser.add_argument("--store", metavar="URL", help="a PostgreSQL to use instead of a file")
     parser.add_argument("--processes", type=int, default=1, help="services on that PostgreSQL (default %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -4,11 +4,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Polytope
 from robandit.lab import attacks, checks, environments
 from robandit.monitor.certificate import Certificate
-from robandit.monitor.monitor import CorruptionMonitor, joint_certificate
+from robandit.monitor.joint import joint_certificate
+from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import (
     COBE,
     CWOFUL,

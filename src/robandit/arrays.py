@@ -1,4 +1,4 @@
-"""The kinds of arrays that everything is made of."""
+"""The kinds of arrays that everything is made of, and a constant that keeps quotients finite."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ Index: TypeAlias = NDArray[np.intp]
 Rows: TypeAlias = slice | Index
 
 ALL = slice(None)
-"""All rows."""
+"""Selects all rows."""
 TINY = 1e-300
 """Keeps a quotient finite where its denominator may be zero."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and never over others by accident."""
+"""Writes files whole or not at all, and never replaces another file by accident."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 class ResultExists(FileExistsError):  # noqa: N818 - it is the state that is named
-    """Something else is where the result should go."""
+    """Another file is where the result should go."""
 
 
 def _place(draft: Path, path: Path) -> None:
-    """Give a file its name, if nothing else has it."""
+    """Give a draft its final name, unless another file has that name."""
     try:
-        os.link(draft, path)  # which fails if there is one, as renaming does not
+        os.link(draft, path)  # fails if the path exists; renaming would replace it
     except FileExistsError:
         raise ResultExists(f"{path} has appeared meanwhile; choose another --out") from None
     except OSError:  # a file system without links
@@ -23,7 +23,7 @@ def _place(draft: Path, path: Path) -> None:
 
 
 def save_file(path: Path, data: bytes, *, force: bool) -> bool:
-    """Save a file unless it is there already; over another only by ``force``. Gives whether anything was written."""
+    """Save a file and say whether anything was written. Only ``force`` replaces a file with other contents."""
     if path.exists() and path.read_bytes() == data:
         return False
     if path.exists() and not force:
@@ -34,7 +34,7 @@ def save_file(path: Path, data: bytes, *, force: bool) -> bool:
 
 
 def write_file(path: Path, data: bytes, *, replace: bool = True) -> None:
-    """All of a file or none of it, on the disk before this returns; without ``replace`` never over another."""
+    """Write all of a file or none of it, flushed to disk. Without ``replace`` it never replaces another file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as file:
@@ -47,7 +47,7 @@ def write_file(path: Path, data: bytes, *, replace: bool = True) -> None:
             _place(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    if os.name == "posix":  # where a folder's entries are written like a file's
+    if os.name == "posix":  # a folder's entries need flushing as well
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,53 +1,78 @@
-"""Reading what callers pass: shapes, ranges, and errors that name the value. Nothing further in checks again."""
+"""Readers of what callers pass: they check kind, range and shape once, with errors that name the value.
+
+Code further in trusts what it gets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robandit.arrays import Bools, Floats
 
 Seed: TypeAlias = int | tuple[int, int]
+"""A seed, or a seed and the number of a trial."""
 
 _LARGEST = 1e100  # beyond this, and below its inverse, squares and products overflow
 
 
+# Single values.
+
+
 def positive(name: str, value: object) -> float:
-    """A number above zero, of a size that can be squared."""
+    """Read a number above 0 that can be squared without overflow."""
     if not _is_number(value) or not 1.0 / _LARGEST <= float(value) <= _LARGEST:
         raise ValueError(f"{name} must be a number > 0 (from 1e-100 to 1e100), got {value!r}")
     return float(value)
 
 
 def not_negative(name: str, value: object) -> float:
-    """Zero, or a number above."""
+    """Read 0 or a positive number."""
     return 0.0 if _is_number(value) and value == 0 else positive(f"{name}, if not 0,", value)
 
 
 def share(name: str, value: object) -> float:
-    """A number from 0 to 1."""
+    """Read a number from 0 to 1, both included."""
     if not _is_number(value) or not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
     return float(value)
+
+
+def probability(name: str, value: object) -> float:
+    """Read a number between 0 and 1, both excluded."""
+    number = positive(name, value)
+    if number >= 1.0:
+        raise ValueError(f"{name} must be below 1, got {value!r}")
+    return number
+
+
+def integer(name: str, value: object, least: int) -> int:
+    """Read a whole number of at least ``least``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def boolean(name: str, value: object) -> bool:
+    """Read True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def _is_number(value: object) -> TypeGuard[Real]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def integer(name: str, value: object, least: int) -> int:
-    """A whole number that is not too small."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)
+# What a policy is given.
 
 
 def read_corruption(value: object, batch: int, single: bool) -> float | tuple[float, ...]:
-    """An amount of corruption, or in a batch one for each trial."""
+    """Read an amount of corruption, or in a batch one amount for each trial."""
     if isinstance(value, str):
         raise ValueError(f"corruption must be a number, or in a simulation 'labelled' or 'realised', got {value!r}")
     if not isinstance(value, (Sequence, np.ndarray)) or single:
@@ -58,7 +83,7 @@ def read_corruption(value: object, batch: int, single: bool) -> float | tuple[fl
 
 
 def read_round(value: object) -> int:
-    """The number of a round."""
+    """Read the number of a round."""
     number = integer("round", value, least=0)
     if number >= 2**62:
         raise ValueError(f"round must be below 2**62, got {number}")
@@ -66,7 +91,7 @@ def read_round(value: object) -> int:
 
 
 def read_seed(seed: int | Sequence[int] | None) -> Seed:
-    """A seed, or (seed, trial); a fresh one from the operating system if there is none."""
+    """Read a seed or (seed, trial). None gives a fresh seed from the operating system."""
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(seed, Sequence):
@@ -77,7 +102,7 @@ def read_seed(seed: int | Sequence[int] | None) -> Seed:
 
 
 def read_trials(trials: int | Sequence[int] | None, seed: Seed) -> tuple[int, ...]:
-    """The trial numbers of a batch; of a single policy, the one its seed names."""
+    """Read the trial numbers of a batch. A single policy has one, which its seed may name."""
     if trials is None:
         return (seed[1] if isinstance(seed, tuple) else 0,)
     if isinstance(seed, tuple):
@@ -91,9 +116,9 @@ def read_trials(trials: int | Sequence[int] | None, seed: Seed) -> tuple[int, ..
 
 
 def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: bool) -> Floats:
-    """One finite reward per trial, (B,); where ``keep`` is false it is not looked at."""
+    """Read one finite reward per trial, (B,). Where ``keep`` is false, a reward may be anything and becomes 0."""
     if single and isinstance(reward, float) and keep is None and abs(reward) < np.inf:
-        return np.array([reward])  # the common case, at once
+        return np.array([reward])  # the common case, made fast
     array = as_floats("reward", reward)
     if array.shape != (() if single else (batch,)):
         raise ValueError(f"reward must have shape {() if single else (batch,)}, got {array.shape}")
@@ -104,15 +129,18 @@ def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: b
 
 
 def read_mask(mask: ArrayLike, batch: int) -> Bools:
-    """Which trials have a reward to learn from, (B,)."""
+    """Read which trials have a reward to learn from, (B,)."""
     array = np.asarray(mask)
     if array.dtype != bool or array.size != batch:
         raise ValueError(f"mask must be {batch} booleans, got {array.dtype} of shape {array.shape}")
     return array.reshape(batch)
 
 
+# Arrays.
+
+
 def as_floats(name: str, value: ArrayLike) -> Floats:
-    """An array of floats in C order, on which the last bits of a result depend; or an error that names it."""
+    """Read an array of real numbers, as floats in C order."""
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -120,9 +148,26 @@ def as_floats(name: str, value: ArrayLike) -> Floats:
     if array.dtype.kind not in "fiub" or isinstance(value, np.ma.MaskedArray):
         kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else f"{array.dtype.name} {value!r:.40}"
         raise ValueError(f"{name} must be real numbers, got {kind}")
-    return np.asarray(array, dtype=float, order="C")
+    return np.asarray(array, dtype=float, order="C")  # the last bits of a result depend on the order
 
 
 def first_bad(array: Floats, good: Bools) -> float:
-    """The first value that is not good or not finite."""
+    """The first value that is not ``good`` or not finite, to name it in an error."""
     return float(array[~(good & np.isfinite(array))].flat[0])
+
+
+def overwrite(mine: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]]) -> None:
+    """Write the arrays of a saved state into these, if all of them fit."""
+    if saved.keys() != mine.keys():
+        raise ValueError(f"the state's arrays should be {sorted(mine)}, but are {sorted(saved)}")
+    found = {name: np.asarray(array) for name, array in saved.items()}
+    for name, array in mine.items():
+        if found[name].shape != array.shape or found[name].dtype != array.dtype:
+            raise ValueError(
+                f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
+                f"but is {found[name].dtype} of shape {found[name].shape}"
+            )
+        if not np.isfinite(found[name]).all() or (name == "updates" and found[name].min() < 0):
+            raise ValueError(f"the state's array {name!r} holds impossible numbers")
+    for name, array in mine.items():
+        array[...] = found[name]

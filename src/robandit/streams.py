@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from robandit.arrays import Floats
 
 POLICY, ENVIRONMENT, ATTACK = range(3)
-"""Who draws. Each has streams of its own."""
+"""Who draws. Each has its own streams."""
 
-_CHUNK_ROUNDS = 256  # rounds drawn at a time, which amortises the Python around each draw,
-_CHUNK_NUMBERS = 16384  # unless that is more numbers than this per trial (128 KiB)
-_LEAP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # between chunks: 2¹²⁸ over the golden ratio, so that none come close
+_CHUNK_ROUNDS = 256  # most rounds drawn at a time, to spread the cost of the Python around each draw
+_CHUNK_NUMBERS = 16384  # most numbers drawn at a time for one trial (128 KiB)
+_LEAP = 0x9E3779B97F4A7C15F39CC0605CEDC835  # from chunk to chunk: 2¹²⁸ over the golden ratio keeps all of them apart
 
 
 class RoundStream:
-    """Random numbers of one shape, ``(B, *shape)``, for every round of every trial: uniform on [0, 1), or normal.
+    """Random numbers ``(B, *shape)`` for every round of every trial: uniform on [0, 1), or normal.
 
-    A generator that can leap (PCG64-DXSM), keyed by seed, trial and ``key``, makes each round's numbers a function of
-    those and of the round alone: trial 5 draws the same in any batch, and a log can be folded again from anywhere.
+    The numbers depend on seed, trial, ``key`` and round alone, since the generator (PCG64-DXSM) can leap to any round:
+    trial 5 draws the same in any batch, and a log can be folded again from anywhere.
 
     >>> both = RoundStream(seed=7, trials=[4, 5], key=(POLICY,), shape=(2,))
     >>> alone = RoundStream(seed=7, trials=[5], key=(POLICY,), shape=(2,))
@@ -40,12 +40,12 @@ class RoundStream:
         self._chunk: Floats = np.empty(0)
 
     def at(self, round_: int) -> Floats:
-        """The numbers of a round ≥ 0, (B, *shape), to be read and not written to."""
+        """The numbers of a round ≥ 0, (B, *shape), which are read-only."""
         number, offset = divmod(round_, self.chunk_rounds)
         return self.chunk(number)[offset]
 
     def at_each(self, rounds: NDArray[np.int64]) -> Floats:
-        """The numbers (B, *shape) of a round of its own for each trial, (B,)."""
+        """The numbers (B, *shape) where each trial has its own round; ``rounds`` is (B,)."""
         if (rounds == rounds[0]).all():
             return self.at(int(rounds[0]))
         numbers = np.empty((len(rounds), *self._shape))
@@ -85,7 +85,7 @@ class Derived:
         self._chunk: Floats = np.empty(0)
 
     def at(self, round_: int) -> Floats:
-        """Its values in a round."""
+        """The values of the function in a round."""
         number, offset = divmod(round_, self._streams[0].chunk_rounds)
         if number != self._number:
             self._number = number
@@ -94,7 +94,7 @@ class Derived:
 
 
 class Draws:
-    """The streams of an environment or an attack, made in the same order every time.
+    """Makes the streams of an environment or an attack, which must ask for them in the same order every time.
 
     >>> draw = Draws(seed=7, trials=[0, 1, 2], who=ENVIRONMENT)
     >>> sets, noise = draw.uniform(20, 5), draw.normal()
@@ -106,19 +106,19 @@ class Draws:
         self._seed, self._trials, self._who, self._made = seed, tuple(trials), who, 0
 
     def __len__(self) -> int:
-        """The number of trials."""
+        """The number of trials B."""
         return len(self._trials)
 
     def uniform(self, *shape: int) -> RoundStream:
-        """Numbers on [0, 1), of this shape in each trial and round."""
+        """A stream of numbers on [0, 1), of this shape in each trial and round."""
         return self._stream(self._trials, self._next_key(), shape)
 
     def normal(self, *shape: int) -> RoundStream:
-        """Standard normal numbers, of this shape in each trial and round."""
+        """A stream of standard normal numbers, of this shape in each trial and round."""
         return self._stream(self._trials, self._next_key(), shape, normal=True)
 
     def shared(self, *shape: int) -> RoundStream:
-        """Numbers on [0, 1) that all trials have in common, (1, *shape): they depend on seed and round alone."""
+        """A stream of numbers on [0, 1) that all trials share, (1, *shape): they depend on seed and round alone."""
         return self._stream((0,), (*self._next_key(), 0), shape)  # a longer key than any trial's
 
     def _next_key(self) -> tuple[int, ...]:

@@ -133,7 +133,9 @@ def test_the_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypat
     """A small one, from the command line; its tables and its picture."""
     for name, value in {"POWER_ROUNDS": 30, "NOISY_ROUNDS": 30, "BUDGETS": (3.0, 10.0), "FLIPS": (5, 15)}.items():
         monkeypatch.setattr(alarm, name, value)
-    assert main(["alarm", "--trials", "1", "--rounds", "30", "--workers", "1", "--out", str(tmp_path / "a")]) == 0
+    assert (
+        main(["arena", "alarm", "--trials", "1", "--rounds", "30", "--workers", "1", "--out", str(tmp_path / "a")]) == 0
+    )
     text = (tmp_path / "a" / "alarm.md").read_text(encoding="utf-8")
     assert text.strip() in capsys.readouterr().out
     for name in alarm.INNOCENT:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,10 @@ from robandit.experiments.arena import page as arena_page
 from robandit.experiments.arena import pictures as arena_pictures
 from robandit.experiments.arena import race as arena
 from robandit.experiments.arena import times as arena_times
-from robandit.experiments.arena.race import GRID, Cells, cells, geometric_ratio, mean_ratio, scores, standings
+from robandit.experiments.arena.race import GRID, Cells, cells, scores, standings
+from robandit.experiments.intervals import ratio_words
 from robandit.experiments.tune import SEED, Tuned
-from robandit.figures.html import Command, Facts, Grid, Section, Text
+from robandit.figures.html import Block, Command, Facts, Grid, Section, Text
 from robandit.lab.attacks import ATTACKS
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
@@ -32,9 +34,9 @@ from robandit.lab.summary import KEYS, Case
 CLEAN = Case("here", "none", "weak", 0.0)
 FLIP, FLIP_MORE = Case("here", "flip", "weak", 25.0), Case("here", "flip", "weak", 100.0)
 ACE, ACE_MORE = Case("here", "ace", "strong", 25.0), Case("here", "ace", "strong", 100.0)
-T1 = 12.706204736  # Student's 97.5 % quantile with one degree of freedom
 
-REGRETS: Mapping[Case, Mapping[str, Sequence[float]]] = {
+Regrets: TypeAlias = Mapping[Case, Mapping[str, Sequence[float]]]
+REGRETS: Regrets = {
     CLEAN: {"OFUL": [2, 4], "A": [3, 6], "B †": [3, 3]},
     FLIP: {"OFUL": [12, 12], "A": [6, 6], "B †": [3, 3]},
     FLIP_MORE: {"OFUL": [6, 6], "A": [24, 24], "B †": [9, 9]},
@@ -42,7 +44,7 @@ REGRETS: Mapping[Case, Mapping[str, Sequence[float]]] = {
 TOLD = {"B †"}
 
 
-def table(regrets: Mapping[Case, Mapping[str, Sequence[float]]]) -> pa.Table:
+def table(regrets: Regrets) -> pa.Table:
     """A result with these regrets at the end, half of them at the checkpoint before."""
     rows = [
         {
@@ -66,38 +68,8 @@ def made_up() -> Cells:
     return cells(table(REGRETS))
 
 
-def test_a_ratio_and_its_interval_by_hand() -> None:
-    ratio = mean_ratio([(np.array([6.0, 6.0]), np.array([2.0, 4.0]))])
-    half = T1 * np.std([2 / 3, -2 / 3], ddof=1) / np.sqrt(2)  # (x_i − 2 y_i) / 3
-    assert ratio == pytest.approx((2.0, 2.0 - half, 2.0 + half))
-    same = mean_ratio([(np.array([1.0, 5.0, 2.0]), np.array([2.0, 10.0, 4.0]))])
-    assert same == pytest.approx((0.5, 0.5, 0.5))  # paired: what is in proportion in every trial has no spread
-
-
-def test_ratios_of_several_scenarios() -> None:
-    y = np.array([2.0, 4.0])
-    pairs = [(np.array([6.0, 6.0]), y), (np.array([24.0, 24.0]), y)]  # 2 and 8
-    mean, geometric = mean_ratio(pairs), geometric_ratio(pairs)
-    assert mean.value == pytest.approx(5.0)
-    half = T1 * np.std([5 / 3, -5 / 3], ddof=1) / np.sqrt(2)  # the mean of (2/3, −2/3) and (8/3, −8/3)
-    assert mean.high - mean.value == pytest.approx(half)
-    half = T1 * np.std([1 / 3, -1 / 3], ddof=1) / np.sqrt(2)  # each over its ratio
-    assert geometric == pytest.approx((4.0, 4.0 * np.exp(-half), 4.0 * np.exp(half)))
-    alone = geometric_ratio([(np.array([6.0]), np.array([3.0]))])
-    assert alone.value == pytest.approx(2.0) and np.isnan(alone.low) and np.isnan(alone.high)
-
-
-def test_the_interval_covers_as_it_says() -> None:
-    rng, covered = np.random.default_rng(0), 0
-    for _ in range(400):
-        common = rng.gamma(4.0, 1.0, 50)  # what a trial has in common for both
-        low, high = geometric_ratio([(3.0 * common + rng.gamma(4.0, 1.0, 50), common + rng.gamma(4.0, 1.0, 50))])[1:]
-        covered += low <= 2.0 <= high
-    assert 0.91 <= covered / 400 <= 0.985
-
-
 def test_the_end_of_a_table_by_scenario_and_policy() -> None:
-    found = cells(table(REGRETS | {ACE: {"OFUL": [1, 2], "A": [3, 4], "B †": [5, 6]}}))
+    found = cells(table({**REGRETS, ACE: {"OFUL": [1, 2], "A": [3, 4], "B †": [5, 6]}}))
     assert list(found) == [CLEAN, FLIP, FLIP_MORE, ACE]
     assert found[FLIP_MORE]["A"].regret.tolist() == [24, 24] and found[FLIP_MORE]["A"].spent == 100.0
     assert found[ACE]["B †"].regret.tolist() == [5, 6]
@@ -165,7 +137,7 @@ def test_the_answer_in_words() -> None:
     assert "told apart from A by these trials" not in words  # no spread at all: 2 and 4 are apart
     assert "Least in the worst case: OFUL, 4.00 [" in words and "(flip, C = 25, here)" in words
     assert "Least on clean data: OFUL, 1.00 [1.00, 1.00] times" in words
-    noisy = cells(table(REGRETS | {FLIP_MORE: {"OFUL": [2, 10], "A": [8, 20], "B †": [9, 9]}}))
+    noisy = cells(table({**REGRETS, FLIP_MORE: {"OFUL": [2, 10], "A": [8, 20], "B †": [9, 9]}}))
     assert "told apart from A by these trials" in arena_page.verdict(noisy, scores(noisy), TOLD)
 
 
@@ -187,11 +159,11 @@ def written(figure: Figure) -> list[list[str]]:
 
 
 def test_the_heat_map_has_a_cell_for_every_scenario() -> None:
-    strong = {
+    strong: Regrets = {
         ACE: {"OFUL": [30, 30], "A": [300, 330], "B †": [3, 2.7]},
         ACE_MORE: {"OFUL": [3000, 3900], "A": [3, 3], "B †": [3, 3]},
     }
-    figure = arena_pictures.heat_map(cells(table(REGRETS | strong)), ["OFUL", "A", "B †"], TOLD)
+    figure = arena_pictures.heat_map(cells(table({**REGRETS, **strong})), ["OFUL", "A", "B †"], TOLD)
     *panels, _ = figure.axes
     assert written(figure) == [
         ["1.0", "4.0", "10", "1.5", "2.0", "100", "1.0", "1.0", "0.95", "weak", "strong"],
@@ -203,13 +175,13 @@ def test_the_heat_map_has_a_cell_for_every_scenario() -> None:
         assert [tick.get_text() for tick in panel.get_yticklabels()] == ["OFUL", "A", "B † †"]
         values = np.asarray(panel.collections[0].get_array()).reshape(3, 3)
         assert values[0, 0] == pytest.approx(1.0) and values.shape == (3, 3)
-    bold = [text.get_text() for text in panels[0].texts if text.get_weight() == "bold"]
+    bold = [text.get_text() for text in panels[0].texts if text.get_fontweight() == "bold"]
     assert bold == ["1.0", "10", "2.0"]  # the best not told C: OFUL, OFUL under ace, A under flip
 
 
 def test_names_beside_the_points_do_not_overlap() -> None:
     names = [f"policy {i}" for i in range(17)]
-    regrets = {
+    regrets: Regrets = {
         case: {"OFUL": [2, 4], **{name: [3 + 0.001 * i + scale, 5 + scale] for i, name in enumerate(names)}}
         for case, scale in ((CLEAN, 0), (FLIP, 10))
     }
@@ -225,13 +197,18 @@ def test_names_beside_the_points_do_not_overlap() -> None:
 def test_one_trial_has_no_interval() -> None:
     found = cells(table({case: {name: xs[:1] for name, xs in rest.items()} for case, rest in REGRETS.items()}))
     rows = scores(found)
-    assert arena_page.ratio_words(rows[0].attacked) == "2.60"  # √(1.5 · 4.5)
+    assert ratio_words(rows[0].attacked) == "2.60"  # √(1.5 · 4.5)
     arena_pictures.price(rows, TOLD)
     assert arena_page.policy_words(found, "OFUL", TOLD).startswith("among the best in 1 of 2")
 
 
 def test_markdown_says_what_the_page_says() -> None:
-    blocks = [Text("Words."), Command("robandit x"), Grid(["a", "b"], [["c", 1]], "Caption."), Facts({"n": 2})]
+    blocks: list[Block] = [
+        Text("Words."),
+        Command("robandit x"),
+        Grid(["a", "b"], [["c", 1]], "Caption."),
+        Facts({"n": 2}),
+    ]
     text = arena_page.markdown([Section("Title", blocks)])
     assert "## Title\n\nWords.\n\n```\nrobandit x\n```\n\nCaption.\n\n| a | b |\n| --- | --- |\n| c | 1 |" in text
     assert text.endswith("- n: 2\n")
@@ -255,12 +232,12 @@ def test_every_attack_is_there_at_both_levels_and_can_spend() -> None:
 
 
 def test_the_configurations_are_runs() -> None:
-    field = arena.field_of(policies=["OFUL", "greedy", "robust-weighted-oful"], attacks=["late", "top-n"])
-    assert field.told == {"Robust weighted OFUL told C"} and "Greedy" not in field.tuned
-    tuning = Run.read(arena.tuning_config(field, "fresh sets", rounds=40, trials=2))
+    entrants = arena.entrants_of(policies=["OFUL", "greedy", "robust-weighted-oful"], attacks=["late", "top-n"])
+    assert entrants.told == {"Robust weighted OFUL told C"} and "Greedy" not in entrants.tuned
+    tuning = Run.read(arena.tuning_config(entrants, "fresh sets", rounds=40, trials=2))
     assert tuning.seed == SEED and len(tuning.policies) == 2 * len(GRID) and len(tuning.attacks) == 9
     scales = {"OFUL": 0.5, "Robust weighted OFUL told C": 0.25}
-    run = Run.read(arena.config(field, "fresh sets", scales, rounds=40, trials=2, seed=1))
+    run = Run.read(arena.config(entrants, "fresh sets", scales, rounds=40, trials=2, seed=1))
     assert {entry.label: entry.settings.get("radius_scale") for entry in run.policies} == scales | {"Greedy": None}
     assert [(entry.label, entry.settings.get("budget")) for entry in run.attacks] == [
         ("none", None),
@@ -275,24 +252,24 @@ def test_the_configurations_are_runs() -> None:
 def test_policies_that_are_not_here_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ghosts = {"Ghost": {"name": "ghost"}, **arena.CONTENDERS}
     monkeypatch.setattr(arena, "CONTENDERS", ghosts)
-    field = arena.field_of()
-    assert field.missing[0] == "Ghost" and "Ghost" not in field.policies
-    assert set(field.policies) | set(field.missing) == set(ghosts)
+    entrants = arena.entrants_of()
+    assert entrants.missing[0] == "Ghost" and "Ghost" not in entrants.policies
+    assert set(entrants.policies) | set(entrants.missing) == set(ghosts)
     with pytest.raises(ConfigError, match="policies: Ghost is not in this version"):
-        arena.field_of(policies=["Ghost"])
+        arena.entrants_of(policies=["Ghost"])
     with pytest.raises(ConfigError, match="policies: unknown 'gredy'; did you mean"):
-        arena.field_of(policies=["gredy"])
+        arena.entrants_of(policies=["gredy"])
     with pytest.raises(ConfigError, match="environments: unknown"):
-        arena.field_of(environments=["nowhere"])
+        arena.entrants_of(environments=["nowhere"])
     with pytest.raises(ConfigError, match="at least one beside 'none'"):
-        arena.field_of(attacks=["none"])
+        arena.entrants_of(attacks=["none"])
 
 
 def test_a_policy_of_ones_own_can_enter(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text("import robandit\n\nclass Mine(robandit.OFUL):\n    pass\n")
-    field = arena.field_of(policies=[f"{own}:Mine"])
-    assert list(field.policies) == ["OFUL", "Mine"] and set(field.tuned) == {"OFUL", "Mine"}
+    entrants = arena.entrants_of(policies=[f"{own}:Mine"])
+    assert list(entrants.policies) == ["OFUL", "Mine"] and set(entrants.tuned) == {"OFUL", "Mine"}
 
 
 def test_scales_at_the_edge_are_told() -> None:
@@ -314,7 +291,7 @@ def test_the_arena_as_a_command(
 ) -> None:
     monkeypatch.setattr(arena_times, "BATCH", 4)
     one, two = tmp_path / "one", tmp_path / "two"
-    assert cli.main(["arena", *SMALL, *FEW, "--out", str(one)]) == 0
+    assert cli.main(["arena", "race", *SMALL, *FEW, "--out", str(one)]) == 0
     said = capsys.readouterr()
     assert "Least regret under attack" in said.out and "million rounds of tuning" in said.err
     assert {path.name for path in one.iterdir()} == MADE
@@ -329,14 +306,16 @@ def test_the_arena_as_a_command(
     for words in ("Robust weighted OFUL told C †", "top-n", "C_play", "--tune-trials 2", "late 25"):
         assert words in text and words.replace("--tune-trials 2", "<span>--tune-trials</span>") in page
     before = {path.name: path.read_bytes() for path in one.iterdir()}
-    assert cli.main(["arena", *SMALL, *FEW, "--out", str(one)]) == 0  # again: nothing changes, not even the times
+    assert (
+        cli.main(["arena", "race", *SMALL, *FEW, "--out", str(one)]) == 0
+    )  # again: nothing changes, not even the times
     assert {path.name: path.read_bytes() for path in one.iterdir()} == before
-    assert cli.main(["arena", *SMALL, *FEW, "--batch", "16", "--out", str(two)]) == 0
+    assert cli.main(["arena", "race", *SMALL, *FEW, "--batch", "16", "--out", str(two)]) == 0
     for name in ("arena.parquet", "arena-tune-1.parquet", "arena-scales.json"):
         assert (two / name).read_bytes() == before[name]
 
 
 def test_the_tuning_seed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["arena", *SMALL, "--seed", str(SEED), "--out", str(tmp_path / "o")]) == 2
+    assert cli.main(["arena", "race", *SMALL, "--seed", str(SEED), "--out", str(tmp_path / "o")]) == 2
     assert f"seed {SEED} is the one that the radius scales are tuned on" in capsys.readouterr().err
     assert not (tmp_path / "o").exists()

@@ -21,7 +21,6 @@ from robandit.experiments.tune import (
     Tuned,
     final_regret,
     grid_config,
-    interval,
     label,
     sensitivity,
     shipped,
@@ -59,14 +58,6 @@ def test_the_end_is_read_panel_by_panel() -> None:
     assert found["b"].tolist() == [[5, 6], [7, 8]]
 
 
-def test_intervals_are_students() -> None:
-    values = np.random.default_rng(0).normal(3, 2, 17)
-    low, high = stats.t.interval(0.95, 16, values.mean(), stats.sem(values))
-    mean, half = interval(values)
-    assert (mean - half, mean + half) == pytest.approx((low, high))
-    assert np.isnan(interval(np.array([1.0]))[1])
-
-
 def test_the_best_scale_by_each_objective() -> None:
     regrets = {
         label("p", 1.0): {0.0: [10.0, 12.0], 60.0: [10.0, 12.0]},  # mean 11, worst 11
@@ -80,7 +71,7 @@ def test_the_best_scale_by_each_objective() -> None:
     assert Tuned.from_json(by_mean.to_json()) == by_mean
     with pytest.raises(ConfigError, match="unknown objective 'means'; did you mean 'mean'"):
         tune(table(regrets), config, {"p": (1.0, 0.5)}, "means")
-    with pytest.raises(ConfigError, match="no file of tuned scales"):
+    with pytest.raises(ConfigError, match="not a file of tuned scales"):
         Tuned.from_json("[1]")
 
 
@@ -169,7 +160,19 @@ SMALL = ["--rounds", "60", "--trials", "3", "--workers", "1"]
 
 
 def test_figure1_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["figure1", *SMALL, "--dim", "3", "--actions", "4", "--flips", "0,90", "--out", str(tmp_path / "f")]
+    command = [
+        "paper",
+        "figure1",
+        *SMALL,
+        "--dim",
+        "3",
+        "--actions",
+        "4",
+        "--flips",
+        "0,90",
+        "--out",
+        str(tmp_path / "f"),
+    ]
     assert cli.main(command) == 0
     made = {path.name for path in (tmp_path / "f").iterdir()}
     assert made == {"figure1.parquet", "figure1.png", "figure1.pdf", "figure1.md"}
@@ -189,11 +192,11 @@ def test_figure1_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_tune_as_a_command_feeds_figure1(tmp_path: Path) -> None:
     out = str(tmp_path / "t")
     world = ["--dim", "3", "--actions", "4", "--flips", "0,5"]
-    assert cli.main(["tune", *SMALL, *world, "--grid", "1,0.1", "--out", out]) == 0
+    assert cli.main(["paper", "tune", *SMALL, *world, "--grid", "1,0.1", "--out", out]) == 0
     scales = tmp_path / "t" / "scales.json"
     assert set(Tuned.from_json(scales.read_text()).scales.values()) <= {1.0, 0.1}
     assert (tmp_path / "t" / "tune.png").exists()
-    command = ["figure1", *SMALL, *world, "--scales", str(scales), "--out", str(tmp_path / "f")]
+    command = ["paper", "figure1", *SMALL, *world, "--scales", str(scales), "--out", str(tmp_path / "f")]
     assert cli.main(command) == 0
     assert cli.main([*command[:-1], str(tmp_path / "g"), "--scales", "missing.json"]) == 2
     assert not (tmp_path / "g").exists()
@@ -203,7 +206,7 @@ def test_more_trials_change_no_trial(tmp_path: Path) -> None:
     def regrets(trials: int) -> dict[tuple[Any, ...], float]:
         folder = tmp_path / str(trials)
         arguments = ["--rounds", "40", "--trials", str(trials), "--workers", "1", "--flips", "0,30", "--dim", "4"]
-        assert cli.main(["figure1", *arguments, "--out", str(folder)]) == 0
+        assert cli.main(["paper", "figure1", *arguments, "--out", str(folder)]) == 0
         rows = read(folder / "figure1.parquet").table.to_pylist()
         return {(r["policy"], r["C"], r["trial"], r["round"]): r["regret"] for r in rows}
 
@@ -212,7 +215,7 @@ def test_more_trials_change_no_trial(tmp_path: Path) -> None:
 
 
 def test_variance_weighting_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["variance", *SMALL, "--out", str(tmp_path)]) == 0
+    assert cli.main(["paper", "variance", *SMALL, "--out", str(tmp_path)]) == 0
     assert "told R" in (tmp_path / "variance.md").read_text()
     scales = variance.choose(read(tmp_path / "variance-tune.parquet").table)
     assert set(scales) == {variance.TOLD, variance.HIDDEN}
@@ -220,23 +223,31 @@ def test_variance_weighting_as_a_command(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_verify_and_report_as_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, few = str(tmp_path / "o"), ["--rounds", "60", "--trials", "4", "--dim", "3", "--actions", "4"]
-    assert cli.main(["report", "--out", out]) == 2
-    assert "robandit figure1 --out" in capsys.readouterr().err
-    assert cli.main(["figure1", *SMALL, "--dim", "3", "--actions", "4", "--flips", "0,30,90", "--out", out]) == 0
-    assert cli.main(["verify", *few, "--out", out]) == 0
+    assert cli.main(["paper", "report", "--out", out]) == 2
+    assert "robandit paper figure1 --out" in capsys.readouterr().err
+    assert (
+        cli.main(["paper", "figure1", *SMALL, "--dim", "3", "--actions", "4", "--flips", "0,30,90", "--out", out]) == 0
+    )
+    assert cli.main(["paper", "verify", *few, "--out", out]) == 0
     assert "holds" in capsys.readouterr().out
-    assert cli.main(["report", "--out", out]) == 0
+    assert cli.main(["paper", "report", "--out", out]) == 0
     page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
-    for words in ("The paper's claims", "sec6:confidence", "<span>tune</span>", "vacuous", "Not run here."):
+    for words in (
+        "The paper's claims",
+        "sec6:confidence",
+        "<span>tune</span>",
+        "vacuous",
+        "There is no variance.md here.",
+    ):
         assert words.replace("'", "&#x27;") in page or words in page
-    assert cli.main(["report", "--out", out]) == 0  # the same page again: nothing to replace
+    assert cli.main(["paper", "report", "--out", out]) == 0  # the same page again: nothing to replace
 
 
 def test_verify_can_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--rounds", "60", "--trials", "4", "--dim", "3", "--actions", "4"]
-    assert cli.main(["verify", *few, "--out", str(tmp_path)]) == 0
+    assert cli.main(["paper", "verify", *few, "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "verify.json").read_text())
     shrink = 0.9 * found["largest ratio"]
-    assert cli.main(["verify", *few, "--shrink", str(shrink), "--out", str(tmp_path / "shrunk")]) == 1
+    assert cli.main(["paper", "verify", *few, "--shrink", str(shrink), "--out", str(tmp_path / "shrunk")]) == 1
     said = capsys.readouterr()
     assert "fails" in said.out and "a claim of the paper is breached" in said.err

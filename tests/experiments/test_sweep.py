@@ -52,9 +52,9 @@ def test_scores_by_hand() -> None:
     assert (there.clean.value, there.attacked.value) == pytest.approx((0.5, 0.5))
     half = T1 * np.std([1 / 3, -1 / 3], ddof=1) / np.sqrt(2)  # (x_i − y_i) / 3
     assert sweep.ratios(found, "Sceptic")[CLEAN] == pytest.approx((1.0, 1.0 - half, 1.0 + half))
-    whole = sweep.score(found, "Sceptic")
+    whole = sweep.compare(found, "Sceptic")
     assert whole.clean.value == pytest.approx(0.5**0.5) and whole.attacked.value == pytest.approx(0.5 ** (1 / 3))
-    alone = sweep.score(found, "Sceptic", "Greedy")
+    alone = sweep.compare(found, "Sceptic", "Greedy")
     assert alone.attacked.value == pytest.approx((8 / 50 * 2 / 4 * 4 / 8) ** (1 / 3)) and alone.worst.value == 0.5
 
 
@@ -69,7 +69,7 @@ def test_published_policies_are_never_below_their_best() -> None:
 def test_the_worst_is_named() -> None:
     found = made_up()
     words = sweep.verdict(found, "Sceptic")
-    assert "better than the best published in 2 and worse in 1" in words and "of 3 attacked scenarios" in words
+    assert "better than the best published in 2 and worse in 1" in words and "Of 3 attacked scenarios" in words
     assert "Worst cell: here, with 1.00 [" in words
     assert words.endswith("Worst scenario: here, under flip 40, with 2.00 [2.00, 2.00].")
     header, rows = sweep.cell_rows(found)
@@ -104,7 +104,7 @@ def test_the_picture_has_a_number_for_every_scenario() -> None:
     figure = sweep.picture(found)
     left, right, _ = figure.axes
     assert [text.get_text() for text in left.texts] == ["1.0", "2.0", "0.50", "0.50"]
-    assert [text.get_text() for text in left.texts if text.get_weight() == "bold"] == ["2.0"]
+    assert [text.get_text() for text in left.texts if text.get_fontweight() == "bold"] == ["2.0"]
     assert [tick.get_text() for tick in left.get_yticklabels()] == ["here", "there"]
     assert [tick.get_text() for tick in right.get_xticklabels()] == ["no attack", "flip 40"]
 
@@ -139,24 +139,28 @@ def test_the_sweep_as_a_command(
     monkeypatch.setattr(sweep, "WORLDS", worlds)
     monkeypatch.setattr(sweep, "FACTORS", {**sweep.FACTORS, "T = 10⁵": {"rounds": 40}})
     out = tmp_path / "out"
-    assert cli.main(["sweep", *SMALL, "--out", str(out)]) == 0
+    assert cli.main(["arena", "sweep", *SMALL, "--out", str(out)]) == 0
     made = {"sweep-1.parquet", "sweep-2.parquet", "sweep.md", "sweep.csv", "sweep.png"}
     assert {path.name for path in out.iterdir()} == made
     said, text = capsys.readouterr().out, (out / "sweep.md").read_text()
     assert text in said
-    for words in ("hindsight", "| fixed, d = 2, K = 5 |", "Worst cell: ", "robandit sweep --trials 2 --seed 3\n"):
-        assert words in text
+    assert "\nrobandit arena sweep --trials 2 --seed 3\n" in text
+    for words in ("hindsight", "| fixed, d = 2, K = 5 |", "Worst cell: "):
+        assert words in " ".join(text.split())
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert cli.main(["sweep", *SMALL, "--out", str(out)]) == 0  # again: nothing changes
+    assert cli.main(["arena", "sweep", *SMALL, "--out", str(out)]) == 0  # again: nothing changes
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert cli.main(["sweep", *SMALL, "--long", "--out", str(tmp_path / "long")]) == 0
+    assert cli.main(["arena", "sweep", *SMALL, "--long", "--out", str(tmp_path / "long")]) == 0
     assert "| fixed, T = 10⁵ |" in (tmp_path / "long" / "sweep.md").read_text()
 
 
 def test_insurance_from_end_to_end(tmp_path: Path) -> None:
-    assert cli.main(["insurance", "--rounds", "60", "--trials", "3", "--out", str(tmp_path), "--workers", "1"]) == 0
+    assert (
+        cli.main(["arena", "insurance", "--rounds", "60", "--trials", "3", "--out", str(tmp_path), "--workers", "1"])
+        == 0
+    )
     text = (tmp_path / "insurance.md").read_text()
-    assert text.startswith("| insurance | nobody attacks | flips in the first 8 rounds |")
+    assert text.startswith("| insurance | no attack | flips in the first 8 rounds |")
     assert text.count("\n") == 2 + len(insurance.INSURANCE)
     found = cells(read(tmp_path / "insurance.parquet").table)
     clean = next(policies for case, policies in found.items() if case.attack == "none")

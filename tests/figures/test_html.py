@@ -74,7 +74,7 @@ def blocks(word: str = "word") -> list[Block]:
     numbers: list[list[object]] = [[f"{word} {row}", *(f"{100 * row + k} ± 7" for k in range(12))] for row in range(3)]
     return [
         Text(f"First {word}.\n\nSecond `{word}`."),
-        Command(f"robandit figure1 --out {word}"),
+        Command(f"robandit paper figure1 --out {word}"),
         Picture(figure(), f"Caption {word}"),
         Grid([word, *map(str, range(12))], numbers, f"Table {word}"),
         Verdicts([(f"Claim {word}", verdict, f"Evidence {word}") for verdict in VERDICTS]),
@@ -161,7 +161,10 @@ def test_a_command_is_kept_to_the_letter() -> None:
 
 
 def test_a_table_has_headers_and_numbers_to_the_right() -> None:
-    rows = [["OFUL", 0.0031234, "120 ± 7", "T", 1, "[0.1, 0.2]"], ["Greedy", None, "< 1e-9", "k", 12345.678, "∞"]]
+    rows: list[list[object]] = [
+        ["OFUL", 0.0031234, "120 ± 7", "T", 1, "[0.1, 0.2]"],
+        ["Greedy", None, "< 1e-9", "k", 12345.678, "∞"],
+    ]
     html = Grid(["policy", "scale", "regret", "in", "count", "interval"], rows, 'A "table"').html()
     tree = Tree(html)
     assert [cell["scope"] for cell in tree.all("th")] == ["col"] * 6 + ["row"] * 2

@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy import optimize, stats
 
+from robandit.arrays import Floats
 from robandit.figures.pictures import (
     COLORS,
     FONT,
@@ -57,8 +60,8 @@ def make(policies: list[str], scenarios: list[Scenario], trials: int = 6, shuffl
                 slope = (p % 4 + 1) * rng.uniform(3, 5) * (1 + (limit or 100.0) / 300)
                 for t in ROUNDS:
                     multi = policy.startswith("Multi")
-                    row = {"policy": policy, "environment": environment, "attack": attack, "strength": strength}
-                    row |= {"C": limit, "trial": trial, "round": t, "regret": slope * t**0.5}
+                    row: dict[str, Any] = {"policy": policy, "environment": environment, "attack": attack}
+                    row |= {"strength": strength, "C": limit, "trial": trial, "round": t, "regret": slope * t**0.5}
                     spent = (100.0 + p if limit is None else limit) * t / 2e4
                     row |= {"c_sup": spent, "c_play": spent, "updates": t}
                     row |= {"empty": trial * multi, "cascade": 3 * trial * multi, "gap": 0.1, "smallest_gap": 0.1}
@@ -162,7 +165,7 @@ def test_curves_and_bands_are_the_means_and_t_intervals() -> None:
             samples = [regrets(table, policy, scenario, t) for t in ROUNDS]
             np.testing.assert_allclose(drawn[policy].get_xdata(), ROUNDS)
             np.testing.assert_allclose(drawn[policy].get_ydata(), np.mean(samples, axis=1))
-            corners = band.get_paths()[0].vertices
+            corners = np.asarray(band.get_paths()[0].vertices)
             for t, sample in zip(ROUNDS, samples, strict=True):
                 at = corners[corners[:, 0] == t, 1]
                 interval = stats.t.interval(0.95, len(sample) - 1, sample.mean(), stats.sem(sample))
@@ -195,13 +198,19 @@ def test_a_policy_may_be_missing_from_a_scenario() -> None:
 # Regret against corruption.
 
 
-def ends(axes: Axes) -> dict[str, tuple[list[float], np.ndarray, np.ndarray]]:
+def error_bars(axes: Axes) -> list[ErrorbarContainer]:
+    return [container for container in axes.containers if isinstance(container, ErrorbarContainer)]
+
+
+def ends(axes: Axes) -> dict[str, tuple[list[float], Floats, Floats]]:
     """Each policy's C, means, and halves of intervals."""
     found = {}
-    for container in axes.containers:
+    for container in error_bars(axes):
         line, _, (bars,) = container.lines
+        assert isinstance(bars, LineCollection)
         spans = np.array([segment[:, 1] for segment in bars.get_segments()])
-        found[container.get_label()] = line.get_xdata().tolist(), line.get_ydata(), np.ptp(spans, axis=1) / 2
+        x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        found[str(container.get_label())] = x.tolist(), y, np.ptp(spans, axis=1) / 2
     return found
 
 
@@ -242,7 +251,7 @@ def test_a_single_limit_is_drawn_as_points_side_by_side() -> None:
 
 
 def lines_of_bars(axes: Axes) -> list[Any]:
-    return [container.lines[0] for container in axes.containers]
+    return [container.lines[0] for container in error_bars(axes)]
 
 
 def test_without_a_limit_there_is_a_note() -> None:
@@ -258,7 +267,7 @@ def test_shares_of_levels_are_drawn_with_what_came_up_empty() -> None:
     assert figure is not None
     panel, bar = figure.axes
     assert title(panel) == "paper: Multi-level weighted OFUL"
-    shares = panel.collections[0].get_array()
+    shares: Any = panel.collections[0].get_array()
     t = ROUNDS[-1]
     np.testing.assert_allclose(shares[:, :3], [[(t - t // 4 - t // 50) / t, 0.25, 0.02]] * 3)
     assert shares.mask[:, 3].all()  # never: blank
@@ -313,7 +322,8 @@ def table(request: pytest.FixtureRequest) -> Any:
 
 def boxes(figure: Figure) -> list[tuple[str, Any]]:
     """What must not run into one another: texts and the numbers of axes."""
-    renderer: Any = FigureCanvasAgg(figure).get_renderer()
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
     figure.draw(renderer)
     found = [(text.get_text(), text.get_window_extent(renderer)) for text in figure.texts]
     found += [("legend", legend.get_window_extent(renderer)) for legend in figure.legends]
@@ -322,7 +332,8 @@ def boxes(figure: Figure) -> list[tuple[str, Any]]:
         texts += [child for child in axes.get_children() if isinstance(child, Text)]
         for text in {id(text): text for text in texts if text.get_text()}.values():
             found.append((text.get_text(), text.get_window_extent(renderer)))
-        for axis in (axes.xaxis, axes.yaxis):
+        both: list[Any] = [axes.xaxis, axes.yaxis]
+        for axis in both:
             for tick in axis._update_ticks():  # those within view
                 if tick.label1.get_visible() and tick.label1.get_text():
                     found.append((f"tick {tick.label1.get_text()}", tick.label1.get_window_extent(renderer)))
@@ -342,7 +353,7 @@ def test_all_can_be_read(name: str, table: Any) -> None:
         height = min(here.y1, there.y1) - max(here.y0, there.y0)
         assert width < 1 or height < 3, f"{one!r} and {other!r} run into one another"
     assert figure.get_figwidth() == WIDTH and figure.get_figheight() < 11.7  # inches: an A4 page
-    assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= FONT == 8
+    assert min(float(text.get_fontsize()) for text in figure.findobj(Text) if text.get_text()) >= FONT == 8
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -362,7 +373,7 @@ def test_policies_look_different_in_colour_and_in_grey_and_alike_everywhere() ->
     table = make(policies, [CLEAN, *flips(90)], trials=2)
     looks = []
     for axes in (*regret_curves(table).axes, *regret_against_corruption(table).axes):
-        drawn = lines(axes) or {str(bars.get_label()): bars.lines[0] for bars in axes.containers}
+        drawn = lines(axes) or {str(bars.get_label()): bars.lines[0] for bars in error_bars(axes)}
         looks.append([(drawn[p].get_color(), drawn[p]._dash_pattern, drawn[p].get_marker()) for p in policies])
     assert looks[0] == looks[1] == looks[2]
     assert len({(str(dash), marker) for _, dash, marker in looks[0]}) == 12

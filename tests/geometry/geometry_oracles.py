@@ -15,6 +15,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -143,18 +145,18 @@ def solve(matrix: Long, rhs: Long) -> Long:
 def distance(body: Body, point: object) -> np.longdouble:
     """sqrt of q(point), 80-bit: at most 1 inside."""
     offset = long(point) - long(body.center)
-    return np.sqrt(offset @ long(body.precision) @ offset) / np.longdouble(body.radius)
+    return np.longdouble(np.sqrt(offset @ long(body.precision) @ offset) / np.longdouble(body.radius))
 
 
 def half_width(body: Body, direction: Float) -> np.longdouble:
     """radius * sqrt(a^T precision^-1 a), 80-bit."""
     scaled = solve_lower(cholesky(long(body.precision)), long(direction))
-    return np.longdouble(body.radius) * np.sqrt(scaled @ scaled)
+    return np.longdouble(body.radius) * np.longdouble(np.sqrt(scaled @ scaled))
 
 
 def single_support(body: Body, direction: Float) -> np.longdouble:
     """Maximum of <direction, x> over one ellipsoid, 80-bit."""
-    return long(direction) @ long(body.center) + half_width(body, direction)
+    return np.longdouble(long(direction) @ long(body.center) + half_width(body, direction))
 
 
 def value_scale(first: Body, second: Body, direction: Float, value: np.longdouble | float) -> np.longdouble:
@@ -198,11 +200,11 @@ def plant(
         exact_center = x - np.longdouble(radius) * solve_lower_transposed(factor, u)
         normal = weight * (factor @ u) / np.longdouble(radius)
         body = Body(np.asarray(exact_center, dtype=np.float64), precision, radius)
-        drift += normal @ (long(body.center) - exact_center)
+        drift += np.longdouble(normal @ (long(body.center) - exact_center))
         normals.append(normal)
         bodies.append(body)
     direction = np.asarray(normals[0] + normals[1], dtype=np.float64)
-    value = long(direction) @ x + drift
+    value = np.longdouble(long(direction) @ x + drift)
     return Planted(bodies[0], bodies[1], direction, value, x, tau)
 
 
@@ -317,7 +319,7 @@ def dual_support(first: Body, second: Body, direction: Float) -> np.longdouble:
 
     mix = _mix(first, second, direction, _bisect(falling))
     a = long(direction)
-    return a @ long(first.center) + a @ mix.offsets[0] + _mix_top(mix, direction)[0]
+    return np.longdouble(a @ long(first.center) + a @ mix.offsets[0] + _mix_top(mix, direction)[0])
 
 
 def rounding_sensitivity(first: Body, second: Body, direction: Float, trials: int = 3) -> np.longdouble:
@@ -430,8 +432,7 @@ def _cone_coordinates(first: Body, second: Body) -> tuple[Float, Float, Float, F
 
 def cone_support(first: Body, second: Body, direction: Float) -> float:
     """Maximum of <direction, x> over the intersection by Clarabel, in coordinates of the smaller half-width."""
-    import cvxpy as cp
-
+    cp: Any = import_module("cvxpy")
     if half_width(second, direction) < half_width(first, direction):
         first, second = second, first
     base, frame, shape, shift = _cone_coordinates(first, second)
@@ -448,8 +449,7 @@ def cone_support(first: Body, second: Body, direction: Float) -> float:
 
 def cone_gap(first: Body, second: Body) -> float:
     """min_x max(q_1, q_2) by Clarabel."""
-    import cvxpy as cp
-
+    cp: Any = import_module("cvxpy")
     if second.radius < first.radius:
         first, second = second, first
     _, _, shape, shift = _cone_coordinates(first, second)

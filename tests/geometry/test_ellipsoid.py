@@ -37,7 +37,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import note, repeatable, worst
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracles need an 80-bit long double")
 
@@ -771,7 +772,7 @@ def test_argmax_marks_every_tie(case: Case, count: int, copies: int) -> None:
     check_argmax(both, tiled, pair)
     assert np.array_equal(mask.reshape(copies, count), np.tile(mask[:count], (copies, 1)))
     top = int(np.argmax(both.support(directions).values))
-    assert abs(best - both.argmax(directions)[1]) <= 1e-12 * value_scale(*pair, directions[top], best)
+    assert abs(best - both.argmax(directions)[1]) <= 1e-12 * value_scale(*pair, directions[top], float(best))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -832,7 +833,7 @@ EYE, ZERO = np.eye(2), np.zeros(2)
 NAN_MATRIX = np.array([[np.nan, 0.0], [0.0, 1.0]])
 GOOD = (np.zeros((3, 2)), np.stack([EYE] * 3), np.ones(3))
 
-BAD_ELLIPSOIDS = {
+BAD_ELLIPSOIDS: dict[str, tuple[tuple[Any, Any, Any], str]] = {
     "indefinite precision": ((ZERO, np.diag([1.0, -1.0]), 1.0), "precision"),
     "singular precision": ((ZERO, np.diag([1.0, 0.0]), 1.0), "precision"),
     "zero precision": ((ZERO, np.zeros((2, 2)), 1.0), "precision"),
@@ -854,7 +855,6 @@ BAD_ELLIPSOIDS = {
 
 @pytest.mark.parametrize("name", BAD_ELLIPSOIDS)
 def test_bad_ellipsoids_are_refused(name: str) -> None:
-    arguments: tuple[Any, Any, Any]
     arguments, offender = BAD_ELLIPSOIDS[name]
     with pytest.raises(ValueError, match=f"(?i){offender}"):
         Ellipsoid(*arguments)

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import repeatable, shares, surplus
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Optimum, Polytope, Region, optimise
 from robandit.geometry.ridge import Ridge
 
@@ -326,7 +327,7 @@ def test_ball_and_ellipsoid_against_the_dual(case: tuple[float, Body]) -> None:
     region, confidence = Ball(body.dim, size), stack([body])
     found = optimise(region, confidence)
     check_found(region, confidence, found)
-    exact = farthest_norm(body.center, body.radius**2 * np.linalg.inv(body.precision))
+    exact = farthest_norm(body.center, np.asarray(body.radius**2 * np.linalg.inv(body.precision), dtype=float))
     assert surplus("ball and ellipsoid", abs(found.values[0] / (size * exact) - 1)) <= CLOSE
     assert found.certified.all()
 
@@ -353,7 +354,7 @@ def test_confidence_around_zero(dim: int) -> None:
     confidence = Ellipsoid(np.zeros((1, dim)), np.diag(1 / axes**2)[None], np.array([0.5]))
     found = optimise(Ball(dim, 3.0), confidence)
     assert found.values == pytest.approx(3.0 * 0.5 * dim, rel=1e-14)
-    assert np.abs(found.points[0]) == pytest.approx(3.0 * np.eye(dim)[-1], abs=1e-14)
+    assert found.points is not None and np.abs(found.points[0]) == pytest.approx(3.0 * np.eye(dim)[-1], abs=1e-14)
 
 
 @pytest.mark.parametrize("offset", [0.1, 0.7, 1.4])
@@ -371,7 +372,7 @@ def test_a_confidence_set_of_one_point() -> None:
     confidence = Ellipsoid(np.array([[3.0, 4.0], [0.0, 0.0]]), np.stack([np.eye(2)] * 2), np.zeros(2))
     found = optimise(Ball(2), confidence)
     assert found.values == pytest.approx([5.0, 0.0], abs=1e-15)
-    assert found.points[0] == pytest.approx([0.6, 0.8], rel=1e-14)
+    assert found.points is not None and found.points[0] == pytest.approx([0.6, 0.8], rel=1e-14)
     assert np.isfinite(found.points).all() and excess(Ball(2), found.points) <= 1e-12
 
 
@@ -411,6 +412,7 @@ def test_ties_in_a_finite_set() -> None:
     actions[:, 4] = actions[:, 1] = 10 * actions[:, 1]
     for confidence in (pairs.first, pairs):
         found = optimise(actions, confidence)
+        assert found.maximisers is not None
         assert (found.maximisers[:, 1] == found.maximisers[:, 4]).all()
         assert (found.maximisers.sum(axis=1) >= 1).all()
 
@@ -434,13 +436,15 @@ def test_empty_intersections(kind: str, dim: int) -> None:
     assert (found.values[1::2] == -np.inf).all()
     assert np.isfinite(found.values[::2]).all()
     assert not found.certified[1::2].any()
-    alone = optimise(actions[1::2] if kind == "finite" else actions, confidence[np.array([1, 3])])
+    alone = optimise(actions[1::2] if isinstance(actions, np.ndarray) else actions, confidence[np.array([1, 3])])
     assert (alone.values == -np.inf).all()
     if kind == "finite":
+        assert found.maximisers is not None
         assert not found.maximisers[1::2].any() and found.maximisers[::2].any(axis=1).all()
     else:
         full = optimise(actions, confidence[np.array([0, 2, 4])])
         np.testing.assert_array_equal(found.values[::2], full.values)
+        assert found.points is not None and full.points is not None
         np.testing.assert_array_equal(found.points[::2], full.points)
 
 
@@ -456,7 +460,7 @@ def test_a_batch_equals_its_members_singly(kind: str, dim: int, number: int, fam
     rows = range(size_of(pairs))
     actions = rng.normal(size=(len(rows), 9, dim)) if kind == "finite" else make_region(rng, kind, dim)
     batch = optimise(actions, confidence)
-    singles = [optimise(actions[[i]] if kind == "finite" else actions, confidence[[i]]) for i in rows]
+    singles = [optimise(actions[[i]] if isinstance(actions, np.ndarray) else actions, confidence[[i]]) for i in rows]
     for field, whole in batch._asdict().items():
         if whole is not None:
             parts = np.concatenate([getattr(single, field) for single in singles])
@@ -476,7 +480,7 @@ def test_farthest_point_of_an_ellipsoid(case: tuple[float, Body]) -> None:
     assert norms.shape == (1,) and points.shape == (1, body.dim)
     assert norms[0] == pytest.approx(np.linalg.norm(points[0]), rel=1e-14)
     assert surplus("farthest point outside", excess(ellipsoid, points)) <= 1e-10
-    exact = farthest_norm(body.center, body.radius**2 * np.linalg.inv(body.precision))
+    exact = farthest_norm(body.center, np.asarray(body.radius**2 * np.linalg.inv(body.precision), dtype=float))
     assert surplus("farthest", abs(norms[0] / exact - 1)) <= CLOSE
 
 
@@ -533,7 +537,7 @@ def test_a_box_may_be_flat() -> None:
     confidence = Ellipsoid(np.array([[1.0, -2.0]]), np.eye(2)[None], np.ones(1))
     found = optimise(Box([1.0, -1.0], [1.0, 1.0]), confidence)
     assert found.values == pytest.approx(3.0 + np.sqrt(2.0), rel=1e-14)
-    assert found.points.tolist() == [[1.0, -1.0]]
+    assert found.points is not None and found.points.tolist() == [[1.0, -1.0]]
     assert optimise(Box([0.0, 1.0], [0.0, 1.0]), confidence).values == pytest.approx(-1.0, rel=1e-14)
 
 

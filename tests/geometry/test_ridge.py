@@ -49,7 +49,7 @@ class Exact:
     def norm(self, vector: Long) -> np.longdouble:
         """‖vector‖_Σ."""
         image = self.factor.T @ vector
-        return np.sqrt(image @ image)
+        return np.longdouble(np.sqrt(image @ image))
 
     def widths(self, arms: Float) -> Long:
         """√(aᵀ Σ⁻¹ a) for every row."""
@@ -155,7 +155,7 @@ def test_a_fresh_ridge_is_the_prior() -> None:
     assert (ridge.mean == 0).all() and ridge.mean.shape == (3, 4)
     assert (ridge.root == 2 * np.eye(4)).all() and ridge.root.shape == (3, 4, 4)
     np.testing.assert_allclose(ridge.log_det, np.full(3, 4 * np.log(0.25)), rtol=1e-15)
-    assert (ridge.precision == 0.25 * np.eye(4)).all()
+    assert ridge.precision is not None and (ridge.precision == 0.25 * np.eye(4)).all()
     assert Ridge(rows=1, dim=2, regularization=1.0).precision is None
 
 

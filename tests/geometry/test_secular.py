@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
-import cvxpy as cp
+import cvxpy
 import mpmath
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 from observed import repeatable, surplus
 from robandit.geometry.secular import maximise_in_ball, secular
 
+cp: Any = cvxpy  # which exports its functions without types
 TOLERANCE = 1e-8  # relative, as asked of the optimality conditions
 TINY = 1e-12  # relative, of values where the oracle is as good as that
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -99,10 +99,11 @@ def play(attack: Attack, plays: Sequence[int], world: Environment | None = None)
     lies = []
     for offer, place in zip(world.rounds(Draws(seed=3, trials=[0], who=ENVIRONMENT)), plays, strict=False):
         plot = adversary.commit(offer, [offer])
-        decision = Decision(offer.round, plot.actions[:, place], np.array([place]))
+        shown = np.asarray(plot.actions)
+        decision = Decision(round=offer.round, action=shown[:, place], index=np.array([place]))
         told.rewards.append(float(adversary.answer(offer, [offer], plot, decision)[0]))
         lies.append(np.zeros(offer.means.shape[1]) if plot.lies is None else plot.lies[0])
-        told.shown.append(plot.actions[0].tolist())
+        told.shown.append(shown[0].tolist())
         told.c_sup.append(float(adversary.ledger.c_sup[0]))
         told.c_play.append(float(adversary.ledger.c_play[0]))
     return told._replace(lies=np.array(lies))
@@ -365,7 +366,8 @@ def test_the_papers_attack_is_far_smaller_than_its_label() -> None:
     adversary = Adversary([(attack, world, trials)], seed=1)
     for offer in islice(world.rounds(Draws(seed=1, trials=trials, who=ENVIRONMENT)), 460):
         plot = adversary.commit(offer, [offer])
-        adversary.answer(offer, [offer], plot, Decision(offer.round, offer.actions[:, 0], np.zeros(20, np.intp)))
+        first = Decision(round=offer.round, action=np.asarray(offer.actions)[:, 0], index=np.zeros(20, np.intp))
+        adversary.answer(offer, [offer], plot, first)
     realised = float(adversary.ledger.c_sup.mean())
     print(f"C of the paper's attack at k = 450: {realised:.1f}, labelled {attack.label:g}")
     assert attack.label == 900.0
@@ -380,15 +382,17 @@ def test_attacks_side_by_side() -> None:
     singles = [Adversary([(attack, world, trials)], seed) for attack in crowd]
     worlds = [world.rounds(Draws(seed=seed, trials=trials, who=ENVIRONMENT)) for _ in crowd]
     for offer, parts in islice(side_by_side(worlds), 60):
-        places = np.full(len(offer.means), offer.round % 5)
+        place = offer.round % 5
+        places = np.full(len(offer.means), place)
         plot = adversary.commit(offer, parts)
-        told = adversary.answer(offer, parts, plot, Decision(offer.round, offer.actions[:, offer.round % 5], places))
+        decision = Decision(round=offer.round, action=np.asarray(offer.actions)[:, place], index=places)
+        told = adversary.answer(offer, parts, plot, decision)
         for i, (single, part) in enumerate(zip(singles, parts, strict=True)):
             rows = slice(2 * i, 2 * i + 2)
             mine = single.commit(part, [part])
-            decision = Decision(offer.round, part.actions[:, offer.round % 5], places[rows])
+            decision = Decision(round=offer.round, action=np.asarray(part.actions)[:, place], index=places[rows])
             assert np.array_equal(single.answer(part, [part], mine, decision), told[rows])
-            assert np.array_equal(mine.actions, plot.actions[rows])
+            assert np.array_equal(np.asarray(mine.actions), np.asarray(plot.actions)[rows])
             assert np.array_equal(single.ledger.c_sup, adversary.ledger.c_sup[rows])
             assert np.array_equal(single.ledger.c_play, adversary.ledger.c_play[rows])
 
@@ -400,7 +404,13 @@ def test_flips_of_the_unit_ball() -> None:
     told, rounds = [], world.rounds(Draws(seed=1, trials=[0], who=ENVIRONMENT))
     for offer, action in zip(rounds, ([0.5, 0, 0, 0], [0.8, 0, 0, 0], [1, 0, 0, 0]), strict=False):
         plot = adversary.commit(offer, [offer])
-        told.append(float(adversary.answer(offer, [offer], plot, Decision(1, np.array([action]), np.array([-1])))[0]))
+        told.append(
+            float(
+                adversary.answer(
+                    offer, [offer], plot, Decision(round=1, action=np.array([action]), index=np.array([-1]))
+                )[0]
+            )
+        )
     # Means 0.25, 0.4, 0.5. After the first flip (2 − 2/1.5)·1.5 = 1 is left: the second, by 0.8, is within; no third.
     assert told == near([-0.25, -0.4, 0.5])
     assert adversary.ledger.c_sup == near([2.0])
@@ -414,7 +424,7 @@ def test_an_attack_on_finite_sets_refuses_infinite_ones(name: str) -> None:
     offer = next(world.rounds(Draws(seed=1, trials=[0], who=ENVIRONMENT)))
     plot = adversary.commit(offer, [offer])
     with pytest.raises(ValueError, match=f"{ATTACKS[name].__name__} needs finite decision sets"):
-        adversary.answer(offer, [offer], plot, Decision(1, np.array([[0.5, 0.0]]), np.array([-1])))
+        adversary.answer(offer, [offer], plot, Decision(round=1, action=np.array([[0.5, 0.0]]), index=np.array([-1])))
 
 
 @pytest.mark.parametrize(
@@ -458,7 +468,7 @@ def test_bad_settings_are_refused(kind: type[Attack], bad: dict[str, Any]) -> No
 class Honest(Attack):
     """Passes every check; the broken ones below differ from it in one way."""
 
-    strength = "weak"
+    strength: ClassVar[Literal["weak", "strong"]] = "weak"
     infinite = True
 
     def corrupt(self, offer: Offer) -> Floats:
@@ -579,7 +589,7 @@ class Dividing(Honest):
     """Fails where an action is zero."""
 
     def corrupt(self, offer: Offer) -> Floats:
-        return -offer.means / np.linalg.norm(offer.actions, axis=2)
+        return -offer.means / np.linalg.norm(np.asarray(offer.actions), axis=2)
 
 
 @dataclass(kw_only=True)
@@ -605,7 +615,7 @@ class Stretching(Honest):
     infinite = False
 
     def disguise(self, offer: Offer) -> Floats:
-        return 3.0 * offer.actions
+        return 3.0 * np.asarray(offer.actions)
 
 
 @dataclass(kw_only=True)

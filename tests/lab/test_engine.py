@@ -82,8 +82,8 @@ def test_only_workers_stop_when_their_parent_is_gone(monkeypatch: pytest.MonkeyP
     task = Run.read({"policies": ["greedy"], "rounds": 600, "trials": 2}).tasks(64)[0]
     parents = iter(range(100))
     stopped: list[int] = []
-    monkeypatch.setattr(engine.os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(engine.os, "_exit", stopped.append)
+    monkeypatch.setattr("os.getppid", lambda: next(parents))
+    monkeypatch.setattr("os._exit", stopped.append)
     engine._work(0, task, None)
     assert stopped == []
     engine._work(0, task, None, orphans_stop=True)
@@ -106,9 +106,10 @@ def test_a_local_dask_cluster(batch: int, tmp_path: Path, reference: bytes) -> N
 @pytest.mark.engines
 @pytest.mark.filterwarnings("default")  # those of the clusters are theirs
 def test_a_dask_cluster_by_address_that_loses_a_worker(tmp_path: Path, reference: bytes) -> None:
-    from dask.distributed import LocalCluster
+    from dask import distributed
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    cluster_class: Any = distributed.LocalCluster
+    with cluster_class(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         killed: list[int] = []
 
         def kill() -> None:

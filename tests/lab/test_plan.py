@@ -1,11 +1,13 @@
-"""What a run is, and the errors of one that can't be."""
+"""The plan of a run, and the errors of a plan that can't work."""
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -124,7 +126,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ),
     ("radius_scale must have at least one value, got []", {"policies": [{"name": "oful", "radius_scale": []}]}),
     (
-        "infinite must be true or false, got 'no'",
+        "infinite must be True or False, got 'no'",
         {"policies": ["oful"], "environments": [{"name": "fresh", "infinite": "no"}]},
     ),
     (
@@ -201,7 +203,24 @@ def test_ones_own_classes_are_found_in_a_file(tmp_path: Path) -> None:
 def test_every_setting_is_explained(kind: str, name: str) -> None:
     found = find(kind, name)
     assert len((found.__doc__ or "").splitlines()[0]) > 10
-    assert [field.name for field in describe(found) if not field.meaning] == []
+    assert [parameter.name for parameter in describe(found) if not parameter.meaning] == []
+    if kind != "policies":
+        meanings = [parameter.meaning for parameter in describe(found)]
+        assert [text for text in meanings if not (text[0].isupper() and text.endswith("."))] == []
+
+
+def test_meanings_come_from_the_class_where_no_text_stands_below_a_setting() -> None:
+    @dataclass(kw_only=True)
+    class Sample:
+        meanings: ClassVar[Mapping[str, str]] = {"dim": "Shared.", "depth": "Overridden."}
+
+        dim: int
+        depth: int = 2
+        """Its own text."""
+        width: int = 3
+
+    told = {parameter.name: (parameter.default, parameter.meaning) for parameter in describe(Sample)}
+    assert told == {"dim": (MISSING, "Shared."), "depth": (2, "Its own text."), "width": (3, "")}
 
 
 def test_none_can_be_said_in_toml_and_on_the_command_line() -> None:

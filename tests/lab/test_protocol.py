@@ -34,7 +34,7 @@ from robandit.policies import Decision, Policy, radius
 from robandit.streams import ENVIRONMENT, Draws
 
 DIM, ACTIONS, ROUNDS, SEED = 4, 6, 60, 11
-SIZE = {"dim": DIM, "actions": ACTIONS}
+SIZE: dict[str, Any] = {"dim": DIM, "actions": ACTIONS}
 MULTI_LEVEL = partial(MultiLevelWeightedOFUL, radius_scale=0.002)  # so narrow that sets are empty and cascades occur
 
 
@@ -173,12 +173,13 @@ def play_slowly(
     rows, offers = [], world.rounds(Draws(seed=SEED, trials=[trial], who=ENVIRONMENT))
     for t in range(1, rounds + 1):
         offer = next(offers)  # steps 1 and 2
-        finite, mu = isinstance(offer.actions, np.ndarray), offer.menu.parameter[0].tolist()
-        means = [_dot(action, mu) for action in offer.actions[0]] if finite else [_norm(mu), -_norm(mu)]
+        actions: Any = offer.actions
+        finite, mu = isinstance(actions, np.ndarray), offer.menu.parameter[0].tolist()
+        means = [_dot(action, mu) for action in actions[0]] if finite else [_norm(mu), -_norm(mu)]
         noise = offer.noise[0].tolist() if offer.noise.ndim == 2 else [float(offer.noise[0])] * len(means)
         rewards = [mean + epsilon for mean, epsilon in zip(means, noise, strict=True)]
         lies = [ledger.cut(lie) for lie in liar.lies(Facts(t, means, rewards))]  # step 3
-        shown, moves = _disguised(offer.actions[0], means, liar, ledger) if finite else (offer.actions, [0.0, 0.0])
+        shown, moves = _disguised(actions[0], means, liar, ledger) if finite else (actions, [0.0, 0.0])
         decision = policy.choose(shown, offer.sigma[0] if offer.sigma.ndim == 2 else float(offer.sigma[0]))  # step 4
         played = decision.index
         mean = means[played] if finite else _dot(decision.action, mu)
@@ -196,7 +197,8 @@ def play_slowly(
         behind = [max(means) - other for other in means]
         gap = min((b for b in behind if b > 1e-12), default=math.inf) if finite else 0.0  # eq. (def:gap)
         regret, smallest = regret + max(means) - mean, min(smallest, gap)  # eq. (regret)
-        empty, cascade = empty + decision.empty, cascade + decision.cascade
+        info = decision.info._asdict()
+        empty, cascade = empty + info.get("empty", False), cascade + info.get("cascade", 0)
         if levels:
             levels[decision.level - 1] += 1
         counts = updates, empty, cascade, 0, 0, 0, math.nan  # none of these policies is a sceptic, and no monitor looks
@@ -274,7 +276,7 @@ def test_rewards_arrive_when_due_the_oldest_first(monkeypatch: pytest.MonkeyPatc
     told, world, trials = Told(monkeypatch), ENVIRONMENTS["delayed"], [4, 2, 7]
     simulate(policy=Greedy, scenarios=[Scenario(world, NoAttack(), trials)], rounds=ROUNDS, seed=SEED)
     offers = world.rounds(Draws(seed=SEED, trials=trials, who=ENVIRONMENT))
-    delays = [next(offers).delay.tolist() for _ in range(ROUNDS)]
+    delays = [np.asarray(next(offers).delay).tolist() for _ in range(ROUNDS)]
     assert any(NEVER in row for row in delays) and any(0 in row for row in delays)
     for column in range(len(trials)):
         due = [(t + row[column], t) for t, row in enumerate(delays, start=1) if row[column] != NEVER]
@@ -308,7 +310,8 @@ def play(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int = ROUNDS, 
 
 def columns(trace: Trace, which: Sequence[int] | slice) -> Trace:
     """Some of the trials of a trace."""
-    return Trace(trace.round, *(array[:, which] for array in trace[1:]))
+    some: Any = [array[:, which] for array in trace[1:]]
+    return Trace(trace.round, *some)
 
 
 def beside(traces: Sequence[Trace]) -> Trace:
@@ -423,7 +426,8 @@ def test_only_checkpoints_are_recorded() -> None:
     everything = play(OFUL, [SCENARIOS["paper, flip"]], at=np.arange(1, ROUNDS + 1))
     for at in (checkpoints(ROUNDS, 9), np.array([7, 8, 50])):
         some = play(OFUL, [SCENARIOS["paper, flip"]], at=at)
-        assert_same(some, Trace(*(array[at - 1] for array in everything)))
+        expected: Any = [array[at - 1] for array in everything]
+        assert_same(some, Trace(*expected))
     np.testing.assert_array_equal(play(OFUL, [SCENARIOS["paper, flip"]]).round, checkpoints(ROUNDS))
 
 
@@ -438,7 +442,7 @@ class Idle(Greedy):
     """Plays the first action and learns nothing: what is left is the loop, and less to wait for."""
 
     def choose(self, actions: Any, sigma: Any = None, *, propensity: bool = False) -> Decision:
-        return Decision(1, actions[:, 0], np.zeros(len(actions), np.intp), sigma)
+        return Decision(round=1, action=actions[:, 0], index=np.zeros(len(actions), np.intp), sigma=sigma)
 
     def update(self, decision: Decision, reward: Any, sigma: Any = None, mask: Any = None) -> None:
         pass

@@ -13,6 +13,7 @@ import pytest
 
 import robandit
 from robandit.errors import ConfigError
+from robandit.files import ResultExists, write_file
 from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
@@ -40,7 +41,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def stopped(path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that dies after some of its pieces (here eight of three trials each)."""
-    save, saved = results.Workspace.save, []
+    save = results.Workspace.save
+    saved: list[int] = []
 
     def dying(self: results.Workspace, number: int, table: pa.Table) -> None:
         if len(saved) == after:
@@ -54,6 +56,19 @@ def stopped(path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
             carry_out(Run.read(CONFIG), path, engine=Engine(workers=1, batch=3))
     assert not path.exists()
     assert len(pieces(path)) == after
+
+
+def worked_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the pieces that are worked on from now on."""
+    numbers: list[int] = []
+    work = engine._work
+
+    def noting(number: int, *rest: Any) -> Any:
+        numbers.append(number)
+        return work(number, *rest)
+
+    monkeypatch.setattr(engine, "_work", noting)
+    return numbers
 
 
 def pieces(path: Path) -> list[Path]:
@@ -110,10 +125,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     path = tmp_path / "run.parquet"
     if after < 8:
         stopped(path, after, monkeypatch)
-    ran = []
-    monkeypatch.setattr(
-        engine, "_work", lambda number, *rest, work=engine._work: ran.append(number) or work(number, *rest)
-    )
+    ran = worked_on(monkeypatch)
     carry_out(
         Run.read(CONFIG), path, engine=Engine(workers=1, batch=5 if 0 < after < 8 else 3)
     )  # pieces are cut as they were
@@ -137,10 +149,7 @@ def test_damaged_pieces_are_noticed_and_redone(
     (folder / ".000007-x.parquet.99.draft").write_bytes(b"half a piece")
     found[4].rename(found[4].with_name(found[5].name[:7] + found[4].name[7:]))  # another task's rows under its number
     found[5].unlink()
-    redone = []
-    monkeypatch.setattr(
-        engine, "_work", lambda number, *rest, work=engine._work: redone.append(number) or work(number, *rest)
-    )
+    redone = worked_on(monkeypatch)
     carry_out(Run.read(CONFIG), path, engine=ALONE)
     assert path.read_bytes() == undisturbed
     assert sorted(redone) == list(range(8))
@@ -161,7 +170,7 @@ def test_nothing_is_overwritten_silently(tmp_path: Path, undisturbed: bytes) -> 
     for there in (b"something else", b"", undisturbed):
         path.write_bytes(there)
         other = Run.read({**CONFIG, "seed": 2})
-        with pytest.raises(results.ResultExists, match="--force"):
+        with pytest.raises(ResultExists, match="--force"):
             carry_out(other, path, engine=ALONE)
         assert path.read_bytes() == there
     assert carry_out(Run.read(CONFIG), path, engine=ALONE).table.num_rows  # the same run: read, not run again
@@ -179,7 +188,7 @@ def test_a_result_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monk
         path.write_bytes(b"mine")
 
     monkeypatch.setattr(results.Workspace, "save", meddling)
-    with pytest.raises(results.ResultExists, match="appeared meanwhile"):
+    with pytest.raises(ResultExists, match="appeared meanwhile"):
         carry_out(Run.read(CONFIG), path, engine=ALONE)
     assert path.read_bytes() == b"mine"
 
@@ -187,10 +196,10 @@ def test_a_result_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monk
 def test_pieces_of_another_run_or_version_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.parquet"
     stopped(path, 3, monkeypatch)
-    with pytest.raises(results.ResultExists, match="pieces of another run"):
+    with pytest.raises(ResultExists, match="pieces of another run"):
         carry_out(Run.read({**CONFIG, "seed": 2}), path, engine=ALONE)
     monkeypatch.setattr(robandit, "__version__", "0.0.0")
-    with pytest.raises(results.ResultExists, match="pieces of another run"):
+    with pytest.raises(ResultExists, match="pieces of another run"):
         carry_out(Run.read(CONFIG), path, engine=ALONE)
     assert len(pieces(path)) == 3
     carry_out(Run.read({**CONFIG, "seed": 2}), path, engine=ALONE, force=True)
@@ -201,7 +210,7 @@ def test_two_processes_do_not_run_into_one_another(tmp_path: Path) -> None:
     run, path = Run.read(CONFIG), tmp_path / "run.parquet"
     with (
         results.Workspace(path, run).open(batch=3, force=False),
-        pytest.raises(results.ResultExists, match="another process is running"),
+        pytest.raises(ResultExists, match="another process is running"),
         results.Workspace(path, run).open(batch=3, force=True),
     ):
         pass
@@ -275,7 +284,7 @@ def test_results_of_edited_code_are_told_apart(tmp_path: Path) -> None:
     source.write_text(text)
     first = carry_out(Run.read(config), path, engine=ALONE).table["c_sup"].to_numpy()[-1]
     source.write_text(text.replace("self.lift * (", "2 * self.lift * ("))
-    with pytest.raises(results.ResultExists, match="by other code"):
+    with pytest.raises(ResultExists, match="by other code"):
         carry_out(Run.read(config), path, engine=ALONE)
     second = carry_out(Run.read(config), path, engine=ALONE, force=True).table["c_sup"].to_numpy()[-1]
     assert second == pytest.approx(2 * first)
@@ -317,5 +326,5 @@ def test_a_file_system_without_links(tmp_path: Path, undisturbed: bytes, monkeyp
     path = tmp_path / "run.parquet"
     carry_out(Run.read(CONFIG), path, engine=ALONE)
     assert path.read_bytes() == undisturbed
-    with pytest.raises(results.ResultExists):
-        results.write_file(path, b"other", replace=False)
+    with pytest.raises(ResultExists):
+        write_file(path, b"other", replace=False)

@@ -128,8 +128,8 @@ def linear(actions: Floats) -> Floats:
 
 def gather(logs: int, rounds: int, means: Callable[[Floats], Floats], seed: int = 11, noise: float = NOISE) -> Logs:
     """OFUL learns and explores, in as many worlds as there are logs."""
-    settings = {"noise_range": NOISE, "radius_scale": 0.3, "exploration": 0.2}
-    policy, rng = OFUL(dim=DIM, trials=logs, seed=seed, **settings), np.random.default_rng(seed)
+    policy = OFUL(dim=DIM, trials=logs, seed=seed, noise_range=NOISE, radius_scale=0.3, exploration=0.2)
+    rng = np.random.default_rng(seed)
     offered = menus(rng, logs * rounds, ACTIONS).reshape(logs, rounds, ACTIONS, DIM)
     index, propensity, rewards = np.empty((logs, rounds), int), np.empty((logs, rounds)), np.empty((logs, rounds))
     for t in range(rounds):

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import cvxpy as cp
+import cvxpy
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+cp: Any = cvxpy  # which exports its functions without types
 
 POWERS = range(-8, 9)
 
@@ -104,12 +105,14 @@ class SlowGroup:
     def leverage(self, lam: float) -> float:
         """max w||a||_{(V + lambda I)^-1}: the exact value that kappa must not be below."""
         inverse = np.linalg.inv(self.gram + lam * np.eye(self.dim))
-        return max((w * math.sqrt(a @ inverse @ a) for a, w in zip(self.actions, self.weights, strict=True)), default=0)
+        return max(
+            (w * math.sqrt(a @ inverse @ a) for a, w in zip(self.actions, self.weights, strict=True)), default=0.0
+        )
 
     def distance(self, lam: float, mu: Array) -> float:
         """||b - V mu||_{(V + lambda I)^-1}."""
         rest = self.moment - self.gram @ mu
-        return math.sqrt(max(0.0, rest @ np.linalg.inv(self.gram + lam * np.eye(self.dim)) @ rest))
+        return math.sqrt(max(0.0, float(rest @ np.linalg.inv(self.gram + lam * np.eye(self.dim)) @ rest)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +147,11 @@ class Setting:
 
     def best(self, group: SlowGroup, mu: Array) -> tuple[float, float]:
         """The choice that says most at mu."""
-        return max(self.choices(group), key=lambda choice: self.says(group, *choice, mu))
+        return max(self.choices(group), key=lambda choice: self.says(group, choice[0], choice[1], mu))
 
     def most(self, groups: Sequence[SlowGroup], mu: Array) -> float:
         """The sum at mu with these choices: no bound can exceed it, whatever mu in the ball and the lambdas are."""
-        return sum(max(0.0, self.says(group, *self.best(group, mu), mu)) for group in heard(groups))
+        return sum(max(0.0, self.says(group, *self.best(group, mu), mu=mu)) for group in heard(groups))
 
 
 def heard(groups: Sequence[SlowGroup]) -> list[SlowGroup]:
@@ -214,7 +217,7 @@ def three_passes(groups: Sequence[SlowGroup], setting: Setting) -> float:
     if not rounds:
         return 0.0
     ridge = sum(group.gram for group in rounds) + np.eye(rounds[0].dim) / setting.noise**2
-    guess = np.linalg.solve(ridge, sum(group.moment for group in rounds))
+    guess: Array = np.asarray(np.linalg.solve(ridge, sum(group.moment for group in rounds)), dtype=float)
     guess = guess * min(1.0, setting.parameter_bound / float(np.linalg.norm(guess)))
     value = 0.0
     for _ in range(3):

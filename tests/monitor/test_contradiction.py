@@ -29,7 +29,7 @@ from monitor_oracles import (
 
 from observed import note, repeatable, surplus
 from robandit.monitor import contradiction
-from robandit.monitor.contradiction import Bound, Cones, lower_bound
+from robandit.monitor.contradiction import Assumptions, Bound, Cones, lower_bound
 from robandit.monitor.groups import Groups
 
 LIES = ["clean", "flips", "huge"]
@@ -86,7 +86,7 @@ def feasible(dual: Any) -> Any:
 
 
 def solve(streams: Sequence[Sequence[SlowGroup]], setting: Setting, **more: Any) -> Bound:
-    return lower_bound(as_groups(streams), **asdict(setting), **more)
+    return lower_bound(as_groups(streams), Assumptions(**asdict(setting)), **more)
 
 
 @st.composite

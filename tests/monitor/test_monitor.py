@@ -21,9 +21,10 @@ from scipy import stats
 from test_contradiction import Call, recorded
 
 from robandit import Certificate, CorruptionMonitor, joint_certificate
+from robandit.monitor import joint
 from robandit.monitor import monitor as module
 from robandit.monitor.certificate import Group
-from robandit.monitor.contradiction import Bound
+from robandit.monitor.contradiction import Assumptions, Bound, lower_bound
 from robandit.monitor.groups import Groups
 
 NOISE = 0.05
@@ -93,7 +94,7 @@ def test_blocks_after_any_number_of_rounds(block: int) -> None:
     most = 0.0
     for now in range(1, 3001 if block == 16 else 700):
         monitor.observe([1.0], 0.0)
-        blocks = monitor._blocks
+        blocks = monitor._blocks.spans
         assert blocks == slow.tiles(now, block), now
         starts = [start for start, _ in blocks]
         assert starts[0] == 0 and starts[1:] == [start + length for start, length in blocks[:-1]]
@@ -106,7 +107,10 @@ def test_blocks_after_any_number_of_rounds(block: int) -> None:
 def test_few_blocks_after_many_rounds() -> None:
     monitor, rounds = CorruptionMonitor(dim=1, noise=1.0), 2**17
     monitor.observe_log(np.ones((rounds, 1)), np.zeros(rounds))
-    assert monitor._blocks == slow.tiles(rounds) and len(held(monitor, "past_reach")) == len(monitor._blocks) < 65
+    assert (
+        monitor._blocks.spans == slow.tiles(rounds)
+        and len(held(monitor, "past_reach")) == len(monitor._blocks.spans) < 65
+    )
     assert max(len(slow.tiles(now)) for now in range(2**20 - 2000, 2**20 + 40000, 97)) < 80
 
 
@@ -115,8 +119,8 @@ def test_few_blocks_after_a_million_rounds() -> None:
     monitor, rounds = CorruptionMonitor(dim=1, noise=1.0), 2**20
     for _ in range(64):
         monitor.observe_log(np.ones((rounds // 64, 1)), np.zeros(rounds // 64))
-        assert len(monitor._blocks) < 80
-    assert monitor._blocks == slow.tiles(rounds) and monitor.certificate().rounds == rounds
+        assert len(monitor._blocks.spans) < 80
+    assert monitor._blocks.spans == slow.tiles(rounds) and monitor.certificate().rounds == rounds
     assert sum(array.nbytes for array in monitor.state()["arrays"].values()) < 5000
 
 
@@ -132,7 +136,7 @@ def check_groups(groups: Groups, expected: Sequence[SlowGroup], row: int = 0) ->
 
 def check_partitions(monitor: CorruptionMonitor, reference: SlowMonitor, row: int = 0) -> None:
     """The groups of every partition, and of the sources, are sums over the stored rounds."""
-    found, expected = list(monitor._partitions()), list(reference.partitions())
+    found, expected = list(monitor.partitions()), list(reference.partitions())
     assert len(found) == len(expected)
     now = len(reference.rounds)
     for part, (starts, groups) in zip(found, expected, strict=True):
@@ -170,10 +174,10 @@ def check_sources(monitor: CorruptionMonitor, reference: SlowMonitor) -> None:
 
 
 def test_no_more_than_all_of_delta_is_spent() -> None:
-    monitor, spent = CorruptionMonitor(dim=1, noise=1.0, block=2), {}
+    monitor, spent = CorruptionMonitor(dim=1, noise=1.0, block=2), dict[tuple[int, int], float]()
     for _ in range(300):
         monitor.observe([1.0], 0.0)
-        for part in monitor._partitions():
+        for part in monitor.partitions():
             for start, length, share in zip(part.starts, part.groups.length, part.groups.share, strict=True):
                 assert spent.setdefault((start, int(length)), share) == share  # it never changes
     assert spent.keys() <= {(i * 2 * 2**j, 2 * 2**j) for j in range(10) for i in range(300)}
@@ -190,7 +194,7 @@ class Look(NamedTuple):
     """A call of `lower_bound`, and the minimisations in it."""
 
     groups: Groups
-    settings: dict[str, Any]
+    assumed: Assumptions
     calls: list[Call]
     bound: Bound
 
@@ -199,16 +203,15 @@ class Look(NamedTuple):
 def looks() -> Iterator[list[Look]]:
     """The partitions that are looked at meanwhile."""
     seen: list[Look] = []
-    real = module.lower_bound
 
-    def spy(groups: Groups, **settings: Any) -> Bound:
-        settings = {name: copy.copy(value) for name, value in settings.items()}
+    def spy(groups: Groups, assumed: Assumptions, **more: Any) -> Bound:
+        more = {name: copy.copy(value) for name, value in more.items()}
         with recorded() as calls:
-            bound = real(groups, **settings)
-        seen.append(Look(groups, settings, calls, Bound(*(array.copy() for array in bound))))
+            bound = lower_bound(groups, assumed, **more)
+        seen.append(Look(groups, assumed, calls, Bound(*(array.copy() for array in bound))))
         return bound
 
-    with patch.object(module, "lower_bound", spy):
+    with patch.object(module, "lower_bound", spy), patch.object(joint, "lower_bound", spy):
         yield seen
 
 
@@ -258,7 +261,7 @@ def test_the_bound_is_the_best_minimum_of_all_partitions_and_looks(settings: dic
     assert reported > 1
 
 
-def nothing(groups: Groups, **_: Any) -> Bound:
+def nothing(groups: Groups, _: Assumptions, **__: Any) -> Bound:
     """What groups say that prove nothing."""
     batch, number, dim = groups.moment.shape
     return Bound(np.zeros(batch), np.zeros((batch, dim)), np.zeros((batch, number)), np.zeros((batch, number)))
@@ -331,11 +334,13 @@ def test_streams_at_once_are_as_each_alone() -> None:
 
 
 def test_noise_of_its_own_for_each_stream() -> None:
-    streams = [flips(200, 0, 40, seed=row, noise=noise) for row, noise in enumerate((0.02, 0.1, 0.3))]
-    batch = CorruptionMonitor(dim=3, noise=(0.02, 0.1, 0.3), trials=3)
+    scales = (0.02, 0.1, 0.3)
+    streams = [flips(200, 0, 40, seed=row, noise=noise) for row, noise in enumerate(scales)]
+    batch = CorruptionMonitor(dim=3, noise=scales, trials=3)
+    assert batch.noise == scales
     for t in range(200):
         batch.observe([stream.actions[t] for stream in streams], [stream.rewards[t] for stream in streams])
-    alone = [watching(stream, noise=noise) for stream, noise in zip(streams, batch.noise, strict=True)]
+    alone = [watching(stream, noise=noise) for stream, noise in zip(streams, scales, strict=True)]
     assert batch.lower_bounds() == pytest.approx([one.lower_bounds()[0] for one in alone], rel=1e-9)
     assert (batch.lower_bounds() > 0).sum() >= 2
 
@@ -595,7 +600,7 @@ def check_joint(shards: Sequence[CorruptionMonitor], references: Sequence[SlowMo
     alone, delta = sum(float(shard.lower_bounds()[0]) for shard in shards), sum(shard.delta for shard in shards)
     with looks() as seen:
         found = joint_certificate(shards)
-    seen = [look for look in seen if look.settings["delta"] == delta]  # the others are of one shard each
+    seen = [look for look in seen if look.assumed.delta == delta]  # the others are of one shard each
     assert found.lower_bound >= alone * (1 - 1e-12) and found.delta == pytest.approx(delta)
     lists = [[groups for _, groups in reference.partitions()] for reference in references]
     assert len(seen) == max(map(len, lists))
@@ -858,7 +863,7 @@ def test_rounds_that_are_refused_change_nothing(name: str, bad: dict[str, Any]) 
     monitor = full()
     before = monitor.state()
     with pytest.raises(ValueError, match=name):
-        monitor.observe(**{"action": np.ones(3), "reward": 5.0, "source": "never seen"} | bad)
+        monitor.observe(**dict[str, Any](action=np.ones(3), reward=5.0, source="never seen") | bad)
     assert same(monitor.state(), before)
 
 
@@ -875,7 +880,7 @@ def test_logs_that_are_refused_change_nothing(name: str, bad: dict[str, Any]) ->
     monitor = full()
     before = monitor.state()
     with pytest.raises(ValueError, match=name):
-        monitor.observe_log(**{"actions": np.ones((2, 3)), "rewards": [5.0, 5.0], "source": ["new", "x"]} | bad)
+        monitor.observe_log(**dict[str, Any](actions=np.ones((2, 3)), rewards=[5.0, 5.0], source=["new", "x"]) | bad)
     assert same(monitor.state(), before)
 
 
@@ -896,7 +901,7 @@ def test_rounds_of_a_batch_that_are_refused_change_nothing(name: str, bad: dict[
     monitor = batch_of_two()
     before = monitor.state()
     with pytest.raises(ValueError, match=name):
-        monitor.observe(**{"action": np.ones((2, 3)), "reward": [1.0, 2.0]} | bad)
+        monitor.observe(**dict[str, Any](action=np.ones((2, 3)), reward=[1.0, 2.0]) | bad)
     assert same(monitor.state(), before)
 
 
@@ -940,7 +945,7 @@ def test_settings_are_fixed() -> None:
         with pytest.raises(AttributeError, match=f"{item.name} is fixed"):
             setattr(monitor, item.name, getattr(monitor, item.name))
     with pytest.raises(AttributeError):
-        monitor.colour = "red"  # type: ignore[attr-defined]
+        monitor.colour = "red"
 
 
 # ------------------------------------------------------------------------------------ whether they keep their word
@@ -1016,7 +1021,7 @@ class Streams:
         return np.array(bounds), np.array(truths)
 
 
-def at_least(breaches: Array) -> float:
+def at_least(breaches: Any) -> float:
     """With 99 % confidence the probability of a breach is no lower (Clopper and Pearson)."""
     count = int(breaches.sum())
     return float(stats.beta.ppf(0.01, count, len(breaches) - count + 1)) if count else 0.0

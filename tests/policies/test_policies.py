@@ -112,13 +112,13 @@ def check_multi_level(settings: dict[str, Any], rounds: int, seed: int) -> None:
         actions, sigma = world.round(t)
         decision = policy.choose(actions, sigma=sigma)
         values, used, empty = reference.values(actions, decision.level)
-        assert (decision.level + decision.cascade, decision.empty) == (used, empty), f"round {t}"
+        assert (decision.level + decision.info.cascade, decision.info.empty) == (used, empty), f"round {t}"
         assert values[decision.index] >= values.max() - NEAR_TIE * (1.0 + abs(values.max())), f"round {t}"
         assert decision.value == pytest.approx(values.max(), rel=1e-8, abs=1e-8)
         reward = world.reward(decision.action, sigma, lies=0.5 if t < 150 else 0.0)
         policy.update(decision, reward)
         reference.update(decision.action, reward, sigma, decision.level)
-        cascades += decision.cascade > 0
+        cascades += decision.info.cascade > 0
     if settings.get("radius_scale") == 0.001:
         assert cascades > rounds / 10, "this test is meant to see the cascade at work"
 
@@ -161,7 +161,7 @@ def test_level_frequencies() -> None:
     policy = robandit.MultiLevelWeightedOFUL(dim=1, noise_range=0.5, horizon=horizon, trials=trials, seed=8)
     counts = np.zeros(policy.levels + 1)
     for t in range(rounds):
-        np.add.at(counts, policy._draw_level(policy._stream.at(t)[:, 0]), 1)
+        np.add.at(counts, policy.draw_level(policy._stream.at(t)[:, 0]), 1)
     assert policy.levels == 11
     chances = np.concatenate([[0.0], 0.5 ** np.arange(1, 12)])
     chances[1] = 0.5 + 2.0**-11  # line 11: what is left goes to level 1
@@ -175,7 +175,7 @@ def test_level_frequencies() -> None:
 
 def test_level_draws_are_uncorrelated_between_rounds_and_trials() -> None:
     policy = robandit.MultiLevelWeightedOFUL(dim=1, noise_range=0.5, horizon=1000, trials=40, seed=8)
-    high = np.array([policy._draw_level(policy._stream.at(t)[:, 0]) > 1 for t in range(3000)], dtype=float) - 0.5
+    high = np.array([policy.draw_level(policy._stream.at(t)[:, 0]) > 1 for t in range(3000)], dtype=float) - 0.5
     assert abs((high[1:] * high[:-1]).mean()) < 4 * 0.25 / np.sqrt(high[1:].size)
     assert abs((high[:, 1:] * high[:, :-1]).mean()) < 4 * 0.25 / np.sqrt(high[:, 1:].size)
 

@@ -279,7 +279,7 @@ def check_choice(decision: Any, reference: SlowSceptic, actions: Any, t: int) ->
     values = reference.values(actions)
     assert values[decision.index] >= values.max() - 1e-9, f"round {t}"
     assert decision.value == pytest.approx(values.max(), rel=1e-9, abs=1e-9), f"round {t}"
-    seen = decision.contradictions, decision.restarts, decision.audits
+    seen = decision.info.contradictions, decision.info.restarts, decision.info.audits
     assert seen == (reference.contradictions, reference.restarts, reference.audits), f"round {t}"
 
 
@@ -424,10 +424,9 @@ def test_trials_of_a_batch_play_as_transcribed_each_with_its_own_gaps() -> None:
         policy.update(decision, np.where(mask, rewards, np.nan), mask=mask)
         dates = policy.state()["arrays"]["next"]
         for i, reference in enumerate(references):
-            one = {
-                name: getattr(decision, name)[i] for name in ("index", "value", "contradictions", "restarts", "audits")
-            }
-            check_choice(robandit.policies.Decision(t, decision.action[i], **one), reference, actions, t)
+            one: dict[str, Any] = {name: getattr(decision, name)[i] for name in ("index", "value")}
+            one["info"] = decision.info._make([count[i] for count in decision.info])
+            check_choice(robandit.policies.Decision(round=t, action=decision.action[i], **one), reference, actions, t)
             if mask[i]:
                 reference.update(decision.action[i], rewards[i], told, dates[i])
         check_state(policy, references, t)
@@ -514,9 +513,9 @@ def test_a_restart_costs_a_liar_a_quarter_of_the_trust(honest: int) -> None:
     for lies in range(1, needed):
         policy.update(decision, -1.2)
         seen = policy.choose([[1.0]])
-        assert (seen.contradictions, seen.restarts) == (lies, 0)
+        assert (seen.info.contradictions, seen.info.restarts) == (lies, 0)
     policy.update(decision, -1.2)
-    assert policy.choose([[1.0]]).restarts == 1
+    assert policy.choose([[1.0]]).info.restarts == 1
     arrays = policy.state()["arrays"]
     fresh = robandit.Sceptic(dim=1, noise_range=R, seed=1).state()["arrays"]
     for name in ("trust", "doubt", "mass", "sharp_mean", "blunt_mean", "sharp_root", "blunt_root", "left"):
@@ -529,7 +528,7 @@ def test_lies_that_truths_outnumber_never_unseat_a_model() -> None:
         for reward in (-1.2, 0.5):
             policy.update(decision, reward)
     seen = policy.choose([[1.0]])
-    assert (seen.contradictions, seen.restarts) == (500, 0)
+    assert (seen.info.contradictions, seen.info.restarts) == (500, 0)
 
 
 def test_one_huge_lie_leaves_no_trace_in_the_sharp_estimate() -> None:
@@ -588,7 +587,7 @@ def test_a_saved_audit_goes_on_and_ends_the_same(stop: int, back: bool) -> None:
         decision = policy.choose(actions, sigma=told)
         if saved is not None:
             other = saved.choose(actions, sigma=told)
-            assert (other.index, other.value, other.audits) == (decision.index, decision.value, decision.audits)
+            assert (other.index, other.value, other.info) == (decision.index, decision.value, decision.info)
         reward = stream.reward(t, decision.action)
         for one in (policy, saved):
             if one is not None:

@@ -1,1 +1,1 @@
-"""The paper, rerun: one file for each experiment."""
+"""The paper's experiments, the arena, and the tuning that they share."""

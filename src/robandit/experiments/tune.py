@@ -1,4 +1,4 @@
-"""One tuning protocol for all policies: the radius scale on a logarithmic grid, by one objective, on its own seed."""
+"""One tuning protocol for all policies: try every radius scale of a grid on a seed of its own, keep the best."""
 
 from __future__ import annotations
 
@@ -6,46 +6,49 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
-from math import sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from robandit.arrays import Floats
 from robandit.errors import ConfigError, nearest
-from robandit.lab.summary import t_quantile
+from robandit.experiments.intervals import interval
+from robandit.lab.summary import last_round
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyarrow import Table
 
 GRID = tuple(2.0**-j for j in range(11))
-"""From 1, the theory, down to about a thousandth, in steps of two."""
+"""The radius scales to try: from 1, the theory, down to 1/1024, each half of the one before."""
 SEED = 101
-"""Of tuning. No evaluation may use it."""
+"""The seed of the tuning. No evaluation may use it."""
 OBJECTIVES = ("mean", "worst")
-"""Of the regret at the end: its mean over the panels, or that of the worst panel."""
+"""What the tuning minimises: the regret at the end, averaged over the panels or in the worst panel."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A policy at one scale: the objective, half of its 95 % interval, and the mean regret in each panel."""
+    """How a policy does at one scale."""
 
     scale: float
     regret: float
+    """The objective."""
     half: float
+    """Half of the objective's 95 % interval."""
     panels: Sequence[float]
+    """The mean regret in each panel."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The scale of each policy, and all that it was chosen from."""
+    """The scale of each policy, and the numbers it was chosen by."""
 
     objective: str
     scales: Mapping[str, float]
     curves: Mapping[str, Sequence[Point]]
     made_from: Mapping[str, Any] = field(default_factory=dict)
-    """Rounds, trials, seed, environments and attacks of the runs."""
+    """The rounds, trials, seed, environments and attacks of the tuning run."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
@@ -57,25 +60,25 @@ class Tuned:
             curves = {name: tuple(Point(**point) for point in points) for name, points in held.pop("curves").items()}
             return cls(curves=curves, **held)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"this is no file of tuned scales: {error}") from error
+            raise ConfigError(f"not a file of tuned scales: {error}") from error
 
 
 def shipped() -> Tuned:
-    """The scales that come with the package, for the policies of Figure 1; `robandit tune` makes them again."""
+    """The scales that ship with the package, for the policies of Figure 1. `robandit paper tune` makes them anew."""
     return Tuned.from_json(files("robandit.experiments").joinpath("scales.json").read_text(encoding="utf-8"))
 
 
 def label(policy: str, scale: float) -> str:
-    """What a tuning run's table calls a policy at a scale."""
+    """The name of a policy at a scale in the table of a tuning run."""
     return f"{policy} × {scale:.6g}"
 
 
 Grids: TypeAlias = Mapping[str, Sequence[float]]
-"""The scales to try, by policy."""
+"""The scales to try for each policy."""
 
 
 def grid_config(base: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]], grids: Grids) -> Any:
-    """The configuration of a tuning run: every policy at every scale of its grid."""
+    """The settings of a tuning run: every policy at every scale of its grid."""
     entries = [
         {**settings, "label": label(policy, scale), "radius_scale": scale}
         for policy, settings in policies.items()
@@ -85,7 +88,7 @@ def grid_config(base: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any
 
 
 def tune(table: Table, config: Mapping[str, Any], grids: Grids, objective: str) -> Tuned:
-    """Read the best scale of each policy off the table of a tuning run."""
+    """The best scale of each policy, from the table of a tuning run."""
     if objective not in OBJECTIVES:
         raise ConfigError(f"unknown objective {objective!r}{nearest(objective, OBJECTIVES)}")
     regret = final_regret(table)
@@ -98,23 +101,12 @@ def tune(table: Table, config: Mapping[str, Any], grids: Grids, objective: str) 
 
 
 def final_regret(table: Table) -> dict[str, Floats]:
-    """Each policy's regret at the end, (panels, trials), panels in the order of the table."""
-    from pyarrow.compute import field as column
-    from pyarrow.compute import max as largest
-
-    last = table.filter(column("round") == largest(table["round"]))
+    """Each policy's regret at the end, (panels, trials), with the panels in the order of the table."""
     found: dict[str, dict[tuple[Any, ...], list[float]]] = {}
-    for row in last.select(["policy", "environment", "attack", "C", "trial", "regret"]).to_pylist():
+    for row in last_round(table).select(["policy", "environment", "attack", "C", "regret"]).to_pylist():
         panel = row["environment"], row["attack"], row["C"]
         found.setdefault(row["policy"], {}).setdefault(panel, []).append(row["regret"])
     return {policy: np.array(list(panels.values())) for policy, panels in found.items()}
-
-
-def interval(values: Floats) -> tuple[float, float]:
-    """The mean of some trials, and half of its 95 % t interval: nan for a single one."""
-    n = len(values)
-    half = t_quantile(0.95, n - 1) * float(values.std(ddof=1)) / sqrt(n) if n > 1 else float("nan")
-    return float(values.mean()), half
 
 
 def _point(scale: float, regret: Floats, objective: str) -> Point:
@@ -124,7 +116,7 @@ def _point(scale: float, regret: Floats, objective: str) -> Point:
 
 
 def sensitivity(tuned: Tuned) -> Figure:
-    """The objective against the scale, a line for each policy, its best scale ringed."""
+    """A picture of the objective against the scale: a line for each policy, with a ring around its best scale."""
     from robandit.figures.pictures import FONT, log_panels, style
 
     over = "mean over the panels" if tuned.objective == "mean" else "worst panel"

@@ -1,7 +1,9 @@
-"""A report: one HTML page that needs nothing else. Plain values and figures in, text out, the same for the same input.
+"""One HTML page that needs no other file, made of plain values and figures.
+
+The same input gives the same bytes.
 
 >>> claims = Verdicts([("Weighted OFUL beats OFUL", "holds", "by 12 ± 3")])
->>> text = page("A run", "What came out.", [Section("Claims", [claims, Command("robandit figure1")])])
+>>> text = page("A run", "What came out.", [Section("Claims", [claims, Command("robandit paper figure1")])])
 >>> "✓" in text and "<script" not in text
 True
 """
@@ -26,7 +28,6 @@ from robandit.files import save_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What may be said of a claim, with its symbol and look.
 VERDICTS = {
     "holds": ("✓", "good"),
     "does not hold": ("✗", "bad"),
@@ -34,20 +35,21 @@ VERDICTS = {
     "undecided": ("?", "open"),
     "vacuous": ("∅", "idle"),
 }
-_INCH = 114  # pixels of the page: a picture of 7 inches is as wide as the text's column, its 8 points are 12.7 pixels
+"""The verdicts that a claim can get, each with its symbol and its look."""
+_INCH = 114  # pixels: a picture of 7 inches is as wide as the column of text, and its 8-point type has 12.7 pixels
 _NUMBER = re.compile(r"[-−–]?|nan|[-−+<>≤≥≈~]* ?(inf|[\d.∞([][-−–+<>≤≥±\d.,;\s%×/()[\]e∞kM]*)")
 
 
 class Block(Protocol):
-    """What a section is made of; one of your own needs nothing more."""
+    """A part of a section. Any class with this one method can be one."""
 
     def html(self) -> str:
-        """Its HTML, with everything escaped."""
+        """The HTML of the block, with all text escaped."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of the page, with an entry in the contents."""
+    """A part of the page with a title, which the table of contents lists."""
 
     title: str
     body: Sequence[Block]
@@ -55,7 +57,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Text:
-    """Paragraphs, parted by empty lines; what stands between backticks is code."""
+    """Paragraphs with empty lines between them. Text between backticks is code."""
 
     text: str
 
@@ -66,18 +68,21 @@ class Text:
 
 @dataclass(frozen=True)
 class Command:
-    """A shell command; one touch selects all of it."""
+    """A shell command. One click selects all of it."""
 
     text: str
 
     def html(self) -> str:
-        words = re.sub(r"\S+", r"<span>\g<0></span>", escape(self.text))  # which break the line between them alone
+        words = re.sub(r"\S+", r"<span>\g<0></span>", escape(self.text))  # a line breaks only between words
         return f'<pre class="command"><code>{words}</code></pre>'
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure and its caption. Who cannot see it is told the caption and what is written on the figure, or ``alt``."""
+    """A figure and its caption.
+
+    A screen reader says ``alt``, or else the caption and the words on the figure.
+    """
 
     figure: Figure
     caption: str
@@ -96,7 +101,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. The first column names the rows; columns of numbers are aligned to the right."""
+    """A table. The first column names the rows. Columns of numbers are aligned to the right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -121,9 +126,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Claims, each with what was found (a key of ``VERDICTS``) and the evidence, and how many there are of each."""
+    """A list of claims with their verdicts and evidence, below a count of each verdict."""
 
     rows: Sequence[tuple[str, str, str]]
+    """The claim, its verdict (a key of ``VERDICTS``) and the evidence."""
 
     def __post_init__(self) -> None:
         for claim, verdict, _ in self.rows:
@@ -142,7 +148,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, such as settings and versions."""
+    """A list of names and values, such as settings and versions."""
 
     facts: Mapping[str, object]
 
@@ -153,7 +159,7 @@ class Facts:
 
 
 def page(title: str, lead: str | Block, sections: Sequence[Section]) -> str:
-    """The whole page."""
+    """The HTML of the whole page."""
     named = list(zip(_anchors([section.title for section in sections]), sections, strict=True))
     links = "\n".join(f'<li><a href="#{name}">{_inline(section.title)}</a></li>' for name, section in named)
     parts = "\n".join(
@@ -166,7 +172,7 @@ def page(title: str, lead: str | Block, sections: Sequence[Section]) -> str:
 
 
 def write(path: Path, text: str, *, force: bool = False) -> None:
-    """Save a page, all of it or nothing; over something else only by ``force``."""
+    """Save a page whole or not at all. Only ``force`` replaces a different page that is already there."""
     save_file(path, text.encode(), force=force)
 
 
@@ -179,7 +185,7 @@ def _plain(text: str) -> str:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float):  # as NumPy's are, but for the short ones
+    if isinstance(value, float):  # np.float64 is a float too
         return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
     return "–" if value is None else str(value)
 
@@ -195,7 +201,7 @@ def _badge(verdict: str, more: str = "") -> str:
 
 
 def _anchors(titles: Sequence[str]) -> list[str]:
-    """A different id for each section, made of its title."""
+    """An id for each section, made of its title and different from the others."""
     names: list[str] = []
     for title in titles:
         base = re.sub(r"\W+", "-", title.lower()).strip("-") or "section"
@@ -204,12 +210,12 @@ def _anchors(titles: Sequence[str]) -> list[str]:
 
 
 def _svg(figure: Figure) -> bytes:
-    """The same bytes for the same figure, however often; it and the user's settings stay as they are."""
+    """The figure as SVG. The same figure gives the same bytes; it and the user's settings stay as they are."""
     placed = [(a, a.get_position(True).frozen(), a.get_position().frozen(), a.get_in_layout()) for a in figure.axes]
     file, nothing = BytesIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with mpl.rc_context({"svg.hashsalt": "robandit", "svg.fonttype": "path", "savefig.bbox": None}):
         figure.savefig(file, format="svg", facecolor="white", metadata=nothing)
-    for axes, original, active, moves in placed:  # or the next layout would start from this one, and end a hair off
+    for axes, original, active, moves in placed:  # else the next layout starts from this one and ends slightly off
         axes.set_position(original, "original")
         axes.set_position(active, "active")
         axes.set_in_layout(moves)
@@ -217,7 +223,7 @@ def _svg(figure: Figure) -> bytes:
 
 
 def _writing(figure: Figure) -> str:
-    """What is written on a figure: its panels, axes and legends."""
+    """The words on a figure: titles of its panels, axes and legends."""
     titles = [panel.get_title(loc="left") or panel.get_title() for panel in figure.axes]
     axes = [figure.get_supxlabel(), figure.get_supylabel()]
     axes += [label for panel in figure.axes for label in (panel.get_xlabel(), panel.get_ylabel())]

@@ -1,4 +1,4 @@
-"""Pictures of a simulation's result: each takes the table (a row per trial and checkpoint) and returns a figure."""
+"""Pictures of a result. Each takes the table, a row per trial and checkpoint, and returns a figure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from math import ceil
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 from matplotlib.transforms import offset_copy
+from numpy.typing import ArrayLike
 
-from robandit.arrays import Floats
-from robandit.lab.summary import KEYS, Case, Curve, Curves, summary
+from robandit.arrays import Bools, Floats
+from robandit.figures.numbers import span, three_digits, two_digits
+from robandit.lab.summary import KEYS, Case, Curve, Curves, last_round, summary
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -24,20 +28,23 @@ if TYPE_CHECKING:
 WIDTH = 7.0  # inches: the text of an A4 or letter page
 FONT, LINE = 8.0, 0.14  # points, and the inches that a line of such text takes
 
-# Okabe and Ito's colours, less the yellow, which does not show on white. Seven, four and nine have no common factor:
-# no two of the first 252 policies look the same, and in grey no two of the first 36.
+# Okabe and Ito's colours without the yellow, which does not show on white. Seven, four and nine have no common factor,
+# so the first 252 policies all look different, and the first 36 even in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.2)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 
 Styles: TypeAlias = dict[str, dict[str, Any]]
+"""The look of each policy."""
+LevelShares: TypeAlias = dict[tuple[str, str], dict[Case, Floats]]
+"""The share of each level in the rounds, by environment and policy, then by scenario."""
 
 
 def regret_curves(table: Table) -> Figure:
     """Mean regret over the rounds with its 95 % interval, a panel for each scenario."""
     curves, styles = summary(table), _styles(table)
-    realised = [_range(curve.realised for curve in these.values()) for these in curves.values()]
+    realised = [span(curve.realised for curve in these.values()) for these in curves.values()]
     titles = ["{}: {}\n{}, realised {}".format(*_words(case), c) for case, c in zip(curves, realised, strict=True)]
     figure, panels = _page(titles, "round", "regret", policies=len(styles), rounds=True)
     _legend(figure, styles, curves, "; beside each panel, the regret at the end")
@@ -53,7 +60,7 @@ def regret_curves(table: Table) -> Figure:
 
 
 def _label_ends(figure: Figure, axes: Axes, curves: Mapping[str, Curve], styles: Styles) -> None:
-    """Beside a panel, each policy's marker and mean at the end, tied to its curve."""
+    """Write each policy's marker and mean at the end beside a panel, with a line to its curve."""
     order = sorted(curves, key=lambda policy: float(curves[policy].mean[-1]))
     y = np.array([curves[policy].mean[-1] for policy in order]) / axes.get_ylim()[1]
     marker, text = (offset_copy(axes.transAxes, figure, x=x, units="points") for x in (10, 14))
@@ -62,13 +69,16 @@ def _label_ends(figure: Figure, axes: Axes, curves: Mapping[str, Curve], styles:
         tie = {"arrowstyle": "-", "color": style["color"], "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", end, (1, place), textcoords=marker, arrowprops=tie, annotation_clip=False)
         axes.plot(1, place, **{**style, "linestyle": ""}, transform=marker, clip_on=False)
-        axes.text(1, place, _number(end[1]), transform=text, va="center_baseline", fontsize=FONT)
+        axes.text(1, place, three_digits(end[1]), transform=text, va="center_baseline", fontsize=FONT)
 
 
 def spread_apart(wanted: Floats, gap: float) -> Floats:
-    """Places on [0, 1] at least a gap apart for labels that want these, ascending; the largest move is least."""
+    """Places on [0, 1] at least ``gap`` apart, as close as can be to the ``wanted`` ones, which ascend.
+
+    The largest move is the least possible.
+    """
     steps = gap * np.arange(len(wanted))
-    free = wanted - steps  # to be made to ascend: isotonic regression in the largest distance
+    free = wanted - steps  # made to ascend below, by isotonic regression in the largest distance
     up, down = np.maximum.accumulate(free), np.minimum.accumulate(free[::-1])[::-1]
     return np.clip((up + down) / 2, 0.0, max(0.0, 1.0 - steps[-1])) + steps
 
@@ -99,7 +109,7 @@ def regret_against_corruption(table: Table) -> Figure:
 
 
 def _by_attack(curves: Curves) -> list[list[Case]]:
-    """The scenarios of each panel. The clean one is the C = 0 of the attacks, or a panel where there is no attack."""
+    """The scenarios of each panel. The clean one is C = 0 of every attack; without attacks it has its own panel."""
     panels: dict[tuple[str, str], list[Case]] = {}
     for case in curves:
         if case.corruption is not None:
@@ -115,47 +125,80 @@ def level_use(table: Table) -> Figure | None:
     if not maps:
         return None
     labels = {case: ", ".join(_words(case)[1:]) for case in curves}
-    wide = max(24, int(17 * (WIDTH - 1.4)) - max(map(len, labels.values())))  # what they and the numbers leave
+    figure, panels, bar = _level_page(maps, longest_label=max(map(len, labels.values())))
+    least = min(share[share > 0].min() for shares in maps.values() for share in shares.values())
+    norm = LogNorm(10.0 ** min(-1.0, np.floor(np.log10(least))), 1.0)
+    for axes, ((_, policy), shares) in zip(panels, maps.items(), strict=True):
+        rows = {case: curves[case][policy] for case in curves if case in shares}
+        seen = np.ma.masked_equal([shares[case] for case in rows], 0.0)
+        edges = np.arange(seen.shape[1] + 1) + 0.5, np.arange(len(rows) + 1) - 0.5
+        cells = heat_cells(axes, seen, norm, "cividis_r", edges)
+        axes.set(xticks=range(1, seen.shape[1] + 1, ceil(seen.shape[1] / 24)), ylim=(len(rows) - 0.5, -0.5))
+        axes.set_yticks(range(len(rows)), [labels[case] for case in rows])
+        _counts_beside(figure, axes, rows.values())
+    panels[-1].set_xlabel("level", fontsize=FONT)
+    color_bar(figure, cells, bar, "share of rounds (blank: never)")
+    return figure
+
+
+def _level_page(maps: LevelShares, longest_label: int) -> tuple[Figure, list[Axes], Axes]:
+    """A page with a titled panel for each map, and the axes of the colour bar below them."""
+    wide = max(24, int(17 * (WIDTH - 1.4)) - longest_label)  # the letters that the labels and the counts leave
     titles = [fill(f"{environment}: {policy}", wide) for environment, policy in maps]
     sizes = [1.25 * LINE * len(shares) for shares in maps.values()]
     height = sum(sizes) + sum(LINE * max(2, title.count("\n") + 1) + 0.32 for title in titles) + 0.6
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     *panels, bar = figure.subplots(len(sizes) + 1, height_ratios=[*sizes, 0.08])
-    least = min(share[share > 0].min() for shares in maps.values() for share in shares.values())
-    norm = LogNorm(10.0 ** min(-1.0, np.floor(np.log10(least))), 1.0)
-    for axes, title, ((_, policy), shares) in zip(panels, titles, maps.items(), strict=True):
-        rows = {case: curves[case][policy] for case in curves if case in shares}
-        seen = np.ma.masked_equal([shares[case] for case in rows], 0.0)
-        edges = np.arange(seen.shape[1] + 1) + 0.5, np.arange(len(rows) + 1) - 0.5
-        cells = axes.pcolormesh(*edges, seen, norm=norm, cmap="cividis_r", edgecolors="white", linewidth=1)
-        axes.spines[:].set_visible(False)
-        axes.tick_params(labelsize=FONT, length=0)
+    for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, loc="left", fontsize=FONT)
-        axes.set(xticks=range(1, seen.shape[1] + 1, ceil(seen.shape[1] / 24)), ylim=(len(rows) - 0.5, -0.5))
-        axes.set_yticks(range(len(rows)), [labels[case] for case in rows])
-        for x, heading, field in ((38, "empty\nsets", "empty"), (80, "cascade\nsteps", "cascade")):
-            beside = offset_copy(axes.get_yaxis_transform(), figure, x=x, units="points")
-            axes.text(1, -0.6, heading, transform=beside, ha="right", va="bottom", fontsize=FONT)
-            for y, curve in enumerate(rows.values()):
-                count = _number(getattr(curve, field))
-                axes.text(1, y, count, transform=beside, ha="right", va="center_baseline", fontsize=FONT)
-    panels[-1].set_xlabel("level", fontsize=FONT)
-    figure.colorbar(cells, cax=bar, orientation="horizontal")
-    bar.set_xlabel("share of rounds (blank: never)", fontsize=FONT)
-    bar.tick_params(labelsize=FONT)
-    return figure
+    return figure, panels, bar
 
 
-def _level_shares(table: Table) -> dict[tuple[str, str], dict[Case, Floats]]:
-    """The share of each level in the rounds of all trials, by environment and policy, for policies that have levels."""
+def _counts_beside(figure: Figure, axes: Axes, curves: Iterable[Curve]) -> None:
+    """Write to the right of each row how many sets were empty and how many steps the cascade took."""
+    rows = list(curves)
+    for x, heading, field in ((38, "empty\nsets", "empty"), (80, "cascade\nsteps", "cascade")):
+        beside = offset_copy(axes.get_yaxis_transform(), figure, x=x, units="points")
+        axes.text(1, -0.6, heading, transform=beside, ha="right", va="bottom", fontsize=FONT)
+        for y, curve in enumerate(rows):
+            count = three_digits(getattr(curve, field))
+            axes.text(1, y, count, transform=beside, ha="right", va="center_baseline", fontsize=FONT)
+
+
+def _level_shares(table: Table) -> LevelShares:
+    """The share of each level in the rounds of all trials, for each policy with levels."""
     from pyarrow.compute import field, list_value_length
 
-    last = max(table["round"].unique().to_pylist(), default=0)
     uses: dict[tuple[str, str], dict[Case, Floats]] = {}
-    for row in table.filter((field("round") == last) & (list_value_length(field("level_use")) > 0)).to_pylist():
+    for row in last_round(table).filter(list_value_length(field("level_use")) > 0).to_pylist():
         cases, case = uses.setdefault((row["environment"], row["policy"]), {}), Case(*(row[key] for key in KEYS))
         cases[case] = cases.get(case, np.zeros(1)) + np.array(row["level_use"], float)
     return {key: {case: use / use.sum() for case, use in cases.items()} for key, cases in uses.items()}
+
+
+def heat_cells(axes: Axes, values: Floats, norm: LogNorm, colors: str, edges: Sequence[ArrayLike] = ()) -> QuadMesh:
+    """Colour a cell for each value, without frame and ticks; ``edges`` say where the cells are, if not at 0, 1, …."""
+    cells = axes.pcolormesh(*edges, values, norm=norm, cmap=colors, edgecolors="white", linewidth=1)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(labelsize=FONT, length=0)
+    return cells
+
+
+def number_cells(axes: Axes, values: Floats, norm: LogNorm, colors: str, bold: Bools, size: float) -> None:
+    """Write each value into its cell, in black or white, whichever can be read there."""
+    shades = mpl.colormaps[colors](norm(values))
+    for (y, x), value in np.ndenumerate(values):
+        light = float(shades[y, x, :3] @ [0.299, 0.587, 0.114])  # how bright the cell is to the eye
+        look: dict[str, Any] = {"color": "black" if light > 0.5 else "white", "fontsize": size}
+        weight = "bold" if bold[y, x] else "normal"
+        axes.text(x + 0.5, y + 0.5, two_digits(value), ha="center", va="center", weight=weight, **look)
+
+
+def color_bar(figure: Figure, cells: QuadMesh, bar: Axes, words: str, **settings: Any) -> None:
+    """Draw the key of a heat map's colours on the axes ``bar``."""
+    figure.colorbar(cells, cax=bar, orientation="horizontal", **settings)
+    bar.set_xlabel(words, fontsize=FONT)
+    bar.tick_params(labelsize=FONT)
 
 
 def style(number: int) -> dict[str, Any]:
@@ -167,13 +210,13 @@ def style(number: int) -> dict[str, Any]:
 def log_panels(
     titles: Sequence[str], labels: Sequence[tuple[str, str]], height: float = 3.6
 ) -> tuple[Figure, list[Axes]]:
-    """A page of empty panels side by side with logarithmic axes, each with what its axes are."""
+    """A page of empty panels side by side, with logarithmic axes and the labels (x, y) of each."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     panels = [figure.add_subplot(1, len(titles), place + 1) for place in range(len(titles))]
     for axes, title, (x, y) in zip(panels, titles, labels, strict=True):
         axes.set(xscale="log", yscale="log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(lambda value, _: _number(value))
+        axes.yaxis.set_major_formatter(lambda value, _: three_digits(value))
         axes.yaxis.set_minor_formatter(lambda value, _: "")
         axes.set_title(title, loc="left", fontsize=FONT)
         axes.set_xlabel(x, fontsize=FONT)
@@ -190,7 +233,7 @@ def _styles(table: Table) -> Styles:
 
 
 def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool = False) -> tuple[Figure, list[Axes]]:
-    """A page of empty panels, high enough for a number per policy beside each."""
+    """A page of empty panels, each high enough for one number per policy beside it."""
     number = len(titles)
     columns = number if number < 4 else 2 if number == 4 else 3 if number < 10 else 4
     rows, width = ceil(number / columns), WIDTH / columns
@@ -203,22 +246,24 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     figure.supylabel(y, fontsize=FONT)
     panels = [figure.add_subplot(rows, columns, place) for place in range(1, number + 1)]
     for place, (axes, title) in enumerate(zip(panels, wrapped, strict=True)):
-        axes.set_title(title, loc="left", fontsize=FONT, x=-0.3 / (width - 0.7))  # from above the y axis's numbers
+        axes.set_title(
+            title, loc="left", fontsize=FONT, x=-0.3 / (width - 0.7)
+        )  # begin above the numbers of the y axis
         axes.tick_params(labelsize=FONT, length=2.5)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e4e4e4", linewidth=0.5)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=(6, 5, 4, 3)[columns - 1], steps=[1, 2, 2.5, 5, 10]))
-            axis.set_major_formatter(lambda value, _: _number(value))
+            axis.set_major_formatter(lambda value, _: three_digits(value))
         if rounds:
-            axes.xaxis.set_major_formatter(lambda t, _: f"{t / 1e3:g}k" if 1e3 <= t < 1e6 else _number(t))
+            axes.xaxis.set_major_formatter(lambda t, _: f"{t / 1e3:g}k" if 1e3 <= t < 1e6 else three_digits(t))
             axes.tick_params(labelbottom=place + columns >= number)
     return figure, panels
 
 
 def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> None:
-    """One for the page, which grows by its height."""
-    trials = _range(curve.trials for these in curves.values() for curve in these.values())
+    """Add one legend for the whole page, and make the page higher by the legend's height."""
+    trials = span(curve.trials for these in curves.values() for curve in these.values())
     title = ("one trial" if trials == "1" else f"mean of {trials} trials with its 95 % interval") + note
     labels = [fill(policy, 90) for policy in styles]
     lines = [label.split("\n") for label in labels]
@@ -231,21 +276,9 @@ def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> N
 
 
 def _words(case: Case) -> tuple[str, str, str]:
-    """The environment, the attack and C; what is within one of them stays on one line."""
+    """The environment, the attack and C in words, each of which stays on one line."""
     attack = "no\xa0attack" if case.attack == "none" else f"{case.attack}\xa0({case.strength})"
     return case.environment, attack, "C\xa0=\xa0∞" if case.corruption is None else f"C\xa0=\xa0{case.corruption:.10g}"
-
-
-def _range(values: Iterable[float]) -> str:
-    ordered = sorted(values)
-    return "–".join(dict.fromkeys((_number(ordered[0]), _number(ordered[-1]))))
-
-
-def _number(value: float) -> str:
-    """Three digits, or all before the point if they are no more than five."""
-    if value < 99_999.5:
-        return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:.3g}M"
 
 
 PICTURES: dict[str, Callable[[Table], Figure | None]] = {
@@ -253,3 +286,4 @@ PICTURES: dict[str, Callable[[Table], Figure | None]] = {
     "corruption": regret_against_corruption,
     "levels": level_use,
 }
+"""The pictures of any result, by name."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robandit.arrays import Bools, Floats
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection, Support
+from robandit.geometry.ellipsoid import Ellipsoid, Support
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.secular import maximise_diagonal
 
 CERTIFIED = 1e-9

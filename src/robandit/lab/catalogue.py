@@ -1,4 +1,4 @@
-"""What there is to choose from: environments, attacks and policies by name, registered here or in a user's own file."""
+"""The catalogue: finds and describes environments, attacks and policies, ours by name and a user's own by file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CATALOGUE: dict[str, tuple[Mapping[str, type], type]] = {
     "attacks": (ATTACKS, Attack),
     "policies": (POLICIES, Policy),
 }
-"""By kind: the registered names, and the class from which all of them descend."""
+"""For each kind, the classes by registered name, and the class from which all of them descend."""
 
 
 def find(kind: str, name: str | type) -> Any:
-    """The class that a registered name, `module:Class`, `file.py:Class` or a class stands for.
+    """The class that is meant by a registered name, `module:Class`, `file.py:Class`, or the class itself.
 
     >>> find("policies", "oful").__name__
     'OFUL'
@@ -51,7 +51,7 @@ def find(kind: str, name: str | type) -> Any:
 
 
 def canonical(kind: str, name: str | type) -> str | type:
-    """A registered name as it is registered, whether given so, in other spelling or as a class; others as they are."""
+    """The registered name of a class, given by its name in any spelling or by itself; anything else unchanged."""
     for known, found in CATALOGUE[kind][0].items():
         if name is found or (
             isinstance(name, str) and _squeezed(name) in (_squeezed(known), _squeezed(found.__name__))
@@ -61,26 +61,26 @@ def canonical(kind: str, name: str | type) -> str | type:
 
 
 def short(name: str | type) -> str:
-    """A name without the module or file that it is from."""
+    """The name of a class without its module or file."""
     return name.rpartition(":")[2] if isinstance(name, str) else name.__name__
 
 
-class Field(NamedTuple):
+class Parameter(NamedTuple):
     """A setting of an environment, an attack or a policy."""
 
     name: str
     default: Any
-    """`dataclasses.MISSING` if it must be given."""
+    """The default value, or `dataclasses.MISSING` if the setting must be given."""
     meaning: str
 
 
-def describe(found: type) -> list[Field]:
-    """The settings of a class, with the text that stands below each in the source.
+def describe(found: type) -> list[Parameter]:
+    """The settings of a class. Their meaning is the text below each in the source, or the class's ``meanings``.
 
-    >>> [(field.name, field.default) for field in describe(find("attacks", "flip"))]
+    >>> [(parameter.name, parameter.default) for parameter in describe(find("attacks", "flip"))]
     [('budget', None), ('rounds', 90)]
     """
-    meanings: dict[str, str] = {}
+    meanings: dict[str, str] = dict(getattr(found, "meanings", {}))
     for base in reversed(found.__mro__[:-1]):
         for line, below in pairwise(_body(base)):
             if (
@@ -89,11 +89,11 @@ def describe(found: type) -> list[Field]:
                 and isinstance(below.value, ast.Constant)
             ):
                 meanings[ast.unparse(line.target)] = " ".join(str(below.value.value).split())
-    return [Field(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
+    return [Parameter(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
 
 
 def _body(found: type) -> list[ast.stmt]:
-    """The statements of a class; none if its source can't be found."""
+    """The statements in the body of a class; none if its source can't be found."""
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -102,11 +102,12 @@ def _body(found: type) -> list[ast.stmt]:
 
 
 def _squeezed(name: str) -> str:
+    """A name without case and separators, for comparing spellings."""
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def fingerprint(kind: str, name: str | type) -> str | None:
-    """A digest of the code of a class that is not robandit's own, so that a result made by other code is told apart."""
+    """A digest of the code of a user's class, to recognise results of other code; None for robandit's own."""
     known = canonical(kind, name)
     if isinstance(known, str) and known in CATALOGUE[kind][0]:
         return None
@@ -120,7 +121,7 @@ def fingerprint(kind: str, name: str | type) -> str | None:
 
 
 def _code(thing: Any) -> str:
-    """What a class or function does, whether or not its source can be found."""
+    """The compiled code of a class or function as text; its source may be lost."""
     if isinstance(thing, type):
         return "".join(f"{name}={_code(value)};" for name, value in vars(thing).items() if not name.startswith("__"))
     code = thing if isinstance(thing, CodeType) else getattr(thing, "__code__", None)
@@ -149,7 +150,7 @@ def _import(name: str) -> Any:
 
 @cache
 def _load_file(place: str, digest: str) -> ModuleType:
-    """The module of a file; anew whenever its text, which ``digest`` stands for, has changed."""
+    """The module in a file. A file with another ``digest`` is loaded anew."""
     name = f"{Path(place).stem}_{digest[:12]}"
     spec = importlib.util.spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None
@@ -165,7 +166,7 @@ def _load_file(place: str, digest: str) -> ModuleType:
 
 @contextmanager
 def _on_path(folder: Path) -> Iterator[None]:
-    """Modules in this folder can be imported, too."""
+    """Let imports find modules in this folder."""
     sys.path.append(str(folder))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Carries out a run on the cores of this machine, or on a Dask or a Ray cluster, through joblib."""
+"""The engine: carries out a run through joblib, on the cores of this machine or on a Dask or Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 import numpy as np
@@ -25,10 +25,14 @@ from robandit.lab.protocol import Trace, checkpoints
 from robandit.lab.results import Result, Workspace, find_result, read, tabulate
 
 ENGINES = ("local", "dask", "ray")
+"""The kinds of engine."""
 
-_LARGEST_BATCH = 128  # trials; more gain nothing
-_SMALLEST_BATCH = 32  # fewer leave the time to Python,
-_LONG = 20_000  # unless there are more rounds than this: then a piece should not take for ever
+Say: TypeAlias = Callable[[str], object]
+"""Tells the user something."""
+
+_LARGEST_BATCH = 128  # trials; larger batches are no faster
+_SMALLEST_BATCH = 32  # trials; in smaller batches Python takes most of the time
+_LONG = 20_000  # rounds; in longer runs smaller batches are allowed, so that no piece takes for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +40,13 @@ class Engine:
     """Where a run is carried out."""
 
     kind: str = "local"
-    """`local`, `dask` or `ray`."""
+    """Kind of engine: `local`, `dask` or `ray`."""
     workers: int | None = None
-    """How many processes to use; all there are by default."""
+    """Number of worker processes. By default all cores are used."""
     address: str | None = None
-    """Of a running Dask scheduler or Ray cluster; without it, one is started here for this run."""
+    """Address of a running Dask scheduler or Ray cluster. By default one is started here for this run."""
     batch: int | None = None
-    """How many trials make one piece of work; by default what is fast. It changes no result."""
+    """Number of trials in a piece of work. By default it is chosen for speed; it changes no result."""
 
     def __post_init__(self) -> None:
         if self.kind not in ENGINES:
@@ -58,7 +62,7 @@ class Engine:
 
     @contextmanager
     def started(self) -> Iterator[int]:
-        """joblib set up to work there. Gives the number of workers."""
+        """Set up joblib to work there. Gives the number of workers."""
         with {"local": self._local, "dask": self._dask, "ray": self._ray}[self.kind]() as workers:
             yield workers
 
@@ -91,7 +95,7 @@ class Engine:
             ray.shutdown()
 
     def results(self, tasks: Mapping[int, Task], workers: int, meter: Path | None) -> Iterator[tuple[int, Trace]]:
-        """The tasks' results by number, in whatever order they come; the longest are begun first."""
+        """Run the tasks, the longest first, and yield their numbers and results in the order in which they finish."""
         order = sorted(tasks, key=lambda number: -tasks[number].size * find("policies", tasks[number].policy.kind).cost)
         if workers == 1 or len(order) == 1:
             yield from (_work(number, tasks[number], meter) for number in order)
@@ -105,7 +109,7 @@ class Engine:
 
 
 def _extra(module: str, extra: str) -> Any:
-    """A module that only some users have."""
+    """Import a module that is not installed by default."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -115,19 +119,13 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def carry_out(
-    run: Run,
-    out: Path,
-    *,
-    engine: Engine | None = None,
-    force: bool = False,
-    say: Callable[[str], object] | None = None,
+    run: Run, out: Path, *, engine: Engine | None = None, force: bool = False, say: Say = lambda text: None
 ) -> Result:
-    """Carry out a run, or what is left of it, and save its table at ``out``.
+    """Carry out a run, or the rest of it, and save its table at ``out``.
 
-    A run that was stopped is continued; one that is complete is read; anything else that is in the way is an error,
-    unless ``force`` drops it. ``say`` is told what a user should know.
+    A run that was stopped is continued, and one that is complete is read. Anything else at ``out`` is an error, unless
+    ``force`` replaces it. ``say`` is called with messages for the user.
     """
-    say = say or (lambda text: None)
     if out.is_dir() or not out.name:
         raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
     engine, workspace = engine or Engine(), Workspace(out, run)
@@ -136,30 +134,37 @@ def carry_out(
         workspace.tidy()
         say(f"{out} holds this run already")
         return read(out)
-    with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers), force=force) as cut:
-        tasks = run.tasks(cut)
-        rows = [len(checkpoints(run.rounds, run.checkpoints)) * task.size // run.rounds for task in tasks]
-        tables, damaged = workspace.load(rows)
+    with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers), force=force) as batch:
+        tasks = run.tasks(batch)
+        tables = _load(run, tasks, workspace, say)
         left = {number: task for number, task in enumerate(tasks) if tables[number] is None}
-        if len(left) < len(tasks) or damaged:
-            say(f"going on with {len(left)} of {len(tasks)} pieces" + (f"; {damaged} were damaged" if damaged else ""))
         with _bar(run, left, workspace.meter) as meter:
             for number, trace in engine.results(left, workers, meter):
-                table = tables[number] = tabulate(tasks[number], trace)
-                workspace.save(number, table)
-        workspace.finish([table for table in tables if table is not None], replace=force)
+                tables[number] = tabulate(tasks[number], trace)
+                workspace.save(number, tables[number])
+        workspace.finish(tables, replace=force)
     return read(out)
 
 
+def _load(run: Run, tasks: Sequence[Task], workspace: Workspace, say: Say) -> list[Any]:
+    """The table of each task that was finished before, and None for each of the others."""
+    rows = [len(checkpoints(run.rounds, run.checkpoints)) * task.size // run.rounds for task in tasks]
+    tables, damaged = workspace.load(rows)
+    left = sum(table is None for table in tables)
+    if left < len(tasks) or damaged:
+        say(f"going on with {left} of {len(tasks)} pieces" + (f"; {damaged} were damaged" if damaged else ""))
+    return tables
+
+
 def _good_batch(run: Run, workers: int) -> int:
-    """As many trials as go through the arithmetic well, but few enough that all workers have work."""
+    """The number of trials in a batch: many enough for fast arithmetic, few enough that all workers have work."""
     trials = run.size // run.rounds
     smallest = max(1, min(_SMALLEST_BATCH, _SMALLEST_BATCH * _LONG // run.rounds))
     return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
 
 
 def _work(number: int, task: Task, meter: Path | None, orphans_stop: bool = False) -> tuple[int, Trace]:
-    """What a worker does. A process that was started for this alone stops when the one that started it is killed."""
+    """Run a task in a worker. With ``orphans_stop`` the process ends when the one that started it is killed."""
     counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
     parent = os.getppid()
 
@@ -177,7 +182,7 @@ def _work(number: int, task: Task, meter: Path | None, orphans_stop: bool = Fals
 
 @contextmanager
 def _bar(run: Run, left: dict[int, Task], meter: Path) -> Iterator[Path | None]:
-    """A progress bar over rounds, and the file in which workers count them; neither if nobody looks."""
+    """Show a progress bar and give the file in which workers count rounds; None if nobody looks."""
     if not left or not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""What a run is: policies, environments and attacks from plain data, checked before anything starts."""
+"""The plan of a run: reads policies, environments and attacks from plain data and checks them before the start."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ from robandit.policies import POLICIES, Policy
 _DEFAULTS: dict[str, list[str]] = {"environments": ["paper"], "attacks": ["none"], "policies": []}
 _NUMBERS = {"rounds": 1000, "trials": 10, "seed": 1, "checkpoints": 100}
 SET_BY_THE_RUN = {"dim", "trials", "seed"}
-"""Settings of a policy that are not the user's to choose."""
+"""The settings of a policy that the run sets and not the user."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An environment, an attack or a policy of a run: what it is, its settings, and what tables call it."""
+    """An environment, an attack or a policy of a run."""
 
     kind: str | type
-    """A registered name, `module:Class`, `file.py:Class`, or a class."""
+    """The registered name, `module:Class`, `file.py:Class`, or the class."""
     settings: Mapping[str, Any]
+    """The settings that are not left at their defaults."""
     label: str
+    """The name in tables and pictures."""
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, from which `Run.read` makes it again."""
+        """The entry as plain data, from which `Run.read` makes it again."""
         name = self.kind if isinstance(self.kind, str) else f"{self.kind.__module__}:{self.kind.__qualname__}"
         return {"name": name, "label": self.label, **self.settings}
 
 
 class Task(NamedTuple):
-    """A piece of a run: one policy in a batch of trials. It holds all that it needs, so it can run anywhere."""
+    """A piece of a run: one policy in a batch of trials. It holds all that it needs, so that it can run anywhere."""
 
     policy: Entry
     scenarios: Sequence[tuple[Entry, Entry, Sequence[int]]]
-    """Environment, attack and trial numbers."""
+    """The environment, the attack and the trial numbers of each scenario."""
     rounds: int
     seed: int
     checkpoints: int
@@ -55,11 +57,11 @@ class Task(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of rounds, over all trials."""
+        """The number of rounds over all trials."""
         return self.rounds * sum(len(trials) for _, _, trials in self.scenarios)
 
     def run(self, progress: Callable[[int], object] | None = None) -> Trace:
-        """Simulate it."""
+        """Simulate the task. ``progress`` is called with the number of rounds played since the last call."""
         return simulate(
             policy=_make_policy(self.policy),
             scenarios=[Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in self.scenarios],
@@ -73,7 +75,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Every policy in every environment under every attack, ``trials`` times."""
+    """A run: every policy in every environment under every attack, ``trials`` times."""
 
     environments: Sequence[Entry]
     attacks: Sequence[Entry]
@@ -82,12 +84,13 @@ class Run:
     trials: int
     seed: int
     checkpoints: int
+    """The number of rounds at which results are recorded, about."""
     monitor: bool | float = False
-    """Whether a corruption monitor rides along; a number is the noise's scale, if not the environment's."""
+    """Whether a corruption monitor watches. A number is the noise scale that it is told instead of the true one."""
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Run:
-        """A run from plain data, all of it checked. A list in the place of a setting means one entry for each value.
+        """Read and check a run from plain data. A list in place of a setting makes one entry for each value.
 
         >>> run = Run.read({"policies": ["oful"], "attacks": [{"name": "flip", "rounds": [0, 30]}]})
         >>> [attack.settings for attack in run.attacks]
@@ -110,7 +113,7 @@ class Run:
 
     @classmethod
     def read_file(cls, path: Path, **instead: Any) -> Run:
-        """A run from a TOML file, with some keys given another value."""
+        """Read a run from a TOML file. ``instead`` replaces some of its keys."""
         try:
             config = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -120,17 +123,17 @@ class Run:
         return cls.read(config | instead)
 
     def plain(self) -> dict[str, Any]:
-        """The configuration as plain data: `Run.read` gives the same run again."""
+        """The configuration as plain data, from which `Run.read` makes the same run again."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         alarm = {"monitor": self.monitor} if self.monitor is not False else {}
         return numbers | alarm | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
 
     def kinds(self, group: str) -> list[str | type]:
-        """What its environments, attacks or policies are."""
+        """The kinds of the entries in a group: environments, attacks or policies."""
         return [entry.kind for entry in getattr(self, group)]
 
     def tasks(self, batch: int) -> list[Task]:
-        """The run in pieces of up to ``batch`` trials. How it is cut changes no bit of what comes out."""
+        """Cut the run into pieces of up to ``batch`` trials. The cut changes no bit of the result."""
         return [
             Task(policy, scenarios, self.rounds, self.seed, self.checkpoints, self.monitor)
             for policy in self.policies
@@ -140,11 +143,11 @@ class Run:
 
     @property
     def size(self) -> int:
-        """The number of rounds, over all policies, scenarios and trials."""
+        """The number of rounds over all policies, scenarios and trials."""
         return self.rounds * self.trials * len(self.policies) * len(self.environments) * len(self.attacks)
 
     def _groups(self) -> Iterator[list[tuple[Entry, Entry]]]:
-        """Neighbouring scenarios that can share a batch."""
+        """Groups of neighbouring scenarios that can share a batch."""
         group: list[tuple[Entry, Entry]] = []
         last: object = None
         for pair in product(self.environments, self.attacks):
@@ -156,7 +159,7 @@ class Run:
         yield group
 
     def _try_out(self) -> None:
-        """Play one round of every policy in every scenario, so that what can't work fails now."""
+        """Play one round of every policy in every scenario, so that settings that can't work fail early."""
         for environment, attack in product(self.environments, self.attacks):
             world, adversary = _blame(f"environments: {environment.label}: ", _make_scenario, environment, attack)
             if getattr(world, "infinite", False) and not adversary.infinite:
@@ -171,7 +174,7 @@ class Run:
 def _batches(
     group: Sequence[tuple[Entry, Entry]], trials: int, batch: int
 ) -> Iterator[list[tuple[Entry, Entry, Sequence[int]]]]:
-    """The trials of these scenarios, one after the other, in as few batches as there can be, of about the same size."""
+    """Spread the trials of these scenarios, in order, over as few batches of about the same size as possible."""
     lanes = [(scenario, trial) for scenario in range(len(group)) for trial in range(trials)]
     number = -(-len(lanes) // batch)
     for i in range(number):
@@ -181,10 +184,12 @@ def _batches(
 
 
 def _make_policy(entry: Entry) -> partial[Policy]:
+    """The maker of a policy, to which the run adds ``dim``, ``seed`` and ``trials``."""
     return partial(find("policies", entry.kind), **entry.settings)
 
 
 def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
+    """The environment, as it is under this attack, and the attack."""
     adversary: Attack = find("attacks", attack.kind)(**attack.settings)
     world: Environment = find("environments", environment.kind)(**environment.settings)
     return world.facing(adversary), adversary
@@ -194,7 +199,7 @@ def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Atta
 
 
 def read_text(text: str) -> dict[str, Any]:
-    """`NAME,KEY=VALUE,…` as a table; a value is read as in TOML, and as text if it is none."""
+    """Read `NAME,KEY=VALUE,…` as a table. Values are TOML, or text if they are no valid TOML."""
     name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
     table: dict[str, Any] = {"name": name.strip()}
     for setting in settings:
@@ -209,7 +214,7 @@ def read_text(text: str) -> dict[str, Any]:
 
 
 def read_entries(kind: str, given: Any) -> list[Entry]:
-    """The entries of a list of names and tables, with their sweeps spelt out, each tried, with distinct labels."""
+    """Read a list of names and tables as entries: sweeps are spelt out, settings checked, labels made distinct."""
     rows = [given] if isinstance(given, (str, Mapping, type)) else given
     if not isinstance(rows, Sequence) or not rows:
         raise ConfigError(f"{kind} must be a list of names or tables, at least one, got {given!r}")
@@ -218,6 +223,7 @@ def read_entries(kind: str, given: Any) -> list[Entry]:
 
 
 def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
+    """Read one name or table, which makes several entries if it has sweeps."""
     table = {"name": row} if isinstance(row, (str, type)) else row
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), (str, type)):
         raise ConfigError(f"{where} must be a name, or a table with a name, got {row!r}")
@@ -232,29 +238,30 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
     for key, value in settings.items():
         if value == []:
             raise ConfigError(f"{where} ({short(name)}): {key} must have at least one value, got []")
-        if key in optional and isinstance(value, str) and value.lower() == "none":  # for which TOML has no word
+        if key in optional and isinstance(value, str) and value.lower() == "none":  # TOML has no word for it
             settings[key] = None
     sweeps = [value if isinstance(value, list) else [value] for value in settings.values()]
     for values in product(*sweeps):
         entry = Entry(canonical(kind, name), dict(zip(settings, values, strict=True)), label)
-        if kind != "policies":  # which need an environment to be made
+        if kind != "policies":  # a policy can only be made with an environment
             _blame(f"{where} ({short(name)}): ", found, **entry.settings)
         yield entry
 
 
 def _read_monitor(value: Any) -> bool | float:
+    """Read whether to monitor, or the noise scale to monitor with."""
     return value if isinstance(value, bool) else float(_blame("", positive, "monitor, if not true or false,", value))
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: NumPy's numbers as Python's."""
+    """A value with NumPy's numbers turned into Python's, as JSON needs."""
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:
-    """Labels where none was given: the name and, as far as it takes to tell entries apart, the settings."""
+    """Give a label to entries without one: the name, and the settings where names alone are not distinct."""
     # Attacks that differ in their C are told apart by that.
     marks = [find(kind, e.kind)(**e.settings).label if kind == "attacks" else None for e in entries]
     pairs = [(entry.label or short(entry.kind), mark) for entry, mark in zip(entries, marks, strict=True)]
@@ -266,20 +273,21 @@ def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:
 
 
 def _spelt(label: str, entries: Sequence[Entry], i: int) -> str:
-    """A label with the settings in which an entry differs from others of its kind."""
+    """A label with the settings in which entry ``i`` differs from others of its kind."""
     alike = [other.settings for other in entries if other.kind == entries[i].kind]
     own = {key: value for key, value in entries[i].settings.items() if any(o.get(key) != value for o in alike)}
     return f"{label} {', '.join(f'{key}={value}' for key, value in own.items())}".strip()
 
 
 def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:
+    """Refuse keys that are not allowed."""
     for key in given:
         if key not in allowed:
             raise ConfigError(f"{where}unknown key {key!r}{nearest(key, allowed)}")
 
 
 def _blame(where: str, call: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """The result of a call, whose errors are the configuration's fault at this place."""
+    """Make a call and report its errors as errors of the configuration at this place."""
     try:
         return call(*args, **settings)
     except (ValueError, TypeError) as error:

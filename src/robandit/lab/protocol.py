@@ -250,11 +250,12 @@ class Record:
     ) -> None:
         self._policy, self._ledger, self._at = policy, adversary.ledger, set(at.tolist())
         self._monitor, self._last, self._next_look = monitor, max(at.tolist(), default=0), 0.0
-        size, levels = len(adversary.ledger.c_sup), getattr(policy, "levels", 0)
+        size, levels = len(adversary.ledger.c_sup), policy.levels
         self._rows = np.arange(size)
         self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
         self._empty, self._cascade = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self._levels = np.zeros((size, levels), np.int64)
+        self._none = np.zeros(size, np.int64)
         self._proved: Floats = np.full(size, np.nan)
         self._written: list[Trace] = []
 
@@ -265,8 +266,8 @@ class Record:
         np.minimum(self._smallest, menu.gap, out=self._smallest)
         if self._levels.size:
             self._levels[self._rows, decision.level - 1] += 1
-            self._empty += decision.empty
-            self._cascade += decision.cascade
+            self._empty += getattr(decision.info, "empty", 0)
+            self._cascade += getattr(decision.info, "cascade", 0)
         if offer.round in self._at:
             self._look(offer.round)
             self._write(offer.round, menu.gap)
@@ -288,7 +289,7 @@ class Record:
             updates=np.atleast_1d(self._policy.updates),
             empty=self._empty,
             cascade=self._cascade,
-            **self._policy._diary()._asdict(),
+            **{n: getattr(self._policy.stats, n, self._none) for n in ("contradictions", "restarts", "audits")},
             proved=self._proved,
             level_use=self._levels,
         )

@@ -1,4 +1,4 @@
-"""The means and intervals of a table."""
+"""Means and confidence intervals from the table of a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-9
 KEYS = ("environment", "attack", "strength", "C")
-"""The columns that make a scenario."""
+"""The columns that identify a scenario."""
 
 
 class Case(NamedTuple):
-    """A scenario. Its corruption, as labelled, is None if the attack has no limit."""
+    """A scenario of a table. Its corruption is the label C, or None if the attack has no limit."""
 
     environment: str
     attack: str
@@ -29,42 +29,51 @@ class Case(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A policy's regret in a scenario: its mean, half its 95 % interval (nan for one trial), and means at the end."""
+    """A policy's regret in a scenario."""
 
     rounds: Floats
+    """The rounds of the checkpoints."""
     mean: Floats
+    """The mean regret over trials at each checkpoint."""
     half: Floats
+    """Half the width of the 95 % interval of that mean; NaN if there is one trial."""
     trials: int
+    """The number of trials."""
     realised: float
+    """The mean corruption that the attack spent by the end, in the units of its budget."""
     empty: float
+    """The mean number of rounds with an empty confidence set."""
     cascade: float
+    """The mean number of levels climbed because of empty sets."""
 
 
 class Proof(NamedTuple):
-    """What a monitor proved of a policy's rounds in a scenario by the end; amounts are means over trials."""
+    """What a monitor had proved about a policy's rounds in a scenario by the end."""
 
     trials: int
+    """The number of trials."""
     alarms: int
-    """In how many trials it proved any corruption,"""
+    """The number of trials in which it proved that there was corruption."""
     wrong: int
-    """and in how many more than there was, at any checkpoint."""
+    """The number of trials in which, at some checkpoint, it claimed more corruption than there was."""
     lies: float
-    """In how many rounds the reward was not the true one,"""
+    """The mean number of rounds in which the reward was not the true one."""
     played: float
-    """by how much, in all,"""
+    """The mean corruption C_play."""
     proved: float
-    """and how much of that is proved."""
+    """The mean corruption that was proved."""
 
 
 Curves: TypeAlias = dict[Case, dict[str, Curve]]
+"""The curves by scenario and policy."""
 
 
 @cache
 def t_quantile(level: float, freedom: int) -> float:
-    """The q such that a Student variable with so many degrees of freedom has |t| ≤ q with probability ``level``.
+    """The q such that |t| ≤ q with probability ``level``, for Student's t with this many degrees of freedom.
 
-    With t = √ν tan θ the density is proportional to cos^(ν−1) θ and its integral a finite sum (Abramowitz and Stegun,
-    26.7.3 and 26.7.4), concave in θ ≥ 0: Newton's method climbs to the root from below.
+    With t = √ν tan θ the density is proportional to cos^(ν−1) θ, and its integral is a finite sum (Abramowitz and
+    Stegun, 26.7.3 and 26.7.4) that is concave in θ ≥ 0, so Newton's method climbs to the root from below.
     """
     odd = freedom % 2
     k = np.arange(2 + odd, freedom - 1, 2)
@@ -80,7 +89,7 @@ def t_quantile(level: float, freedom: int) -> float:
 
 
 def summary(table: Table) -> Curves:
-    """Each policy's curve in each scenario, in the table's order, but C ascending."""
+    """The curve of each policy in each scenario. Scenarios are in the table's order, with C ascending."""
     from pyarrow.compute import VarianceOptions
 
     means = [(name, "mean") for name in ("regret", "c_sup", "c_play", "empty", "cascade")]
@@ -95,8 +104,9 @@ def summary(table: Table) -> Curves:
 
 
 def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
+    """The curve from one row for each checkpoint."""
     end, n = rows[-1], rows[-1]["regret_count"]
-    spent = end["c_play_mean" if end["strength"] == "strong" else "c_sup_mean"]  # what its budget is counted in
+    spent = end["c_play_mean" if end["strength"] == "strong" else "c_sup_mean"]  # in the units of its budget
     names = ("round", "regret_mean", "regret_stddev")
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
@@ -104,7 +114,7 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
-    """What a monitor proved, of each policy in each scenario; of a run without one nothing."""
+    """What a monitor proved about each policy in each scenario; empty if no monitor ran."""
     lanes: dict[tuple[Case, str], dict[int, list[tuple[float, ...]]]] = {}
     columns = [table[name].to_pylist() for name in (*KEYS, "policy", "trial", "lies", "c_play", "proved")]
     for *key, policy, trial, lies, played, proved in zip(*columns, strict=True):
@@ -118,3 +128,11 @@ def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
         means: list[float] = paths[:, -1].mean(axis=0).tolist()
         found.setdefault(case, {})[policy] = Proof(len(paths), int(alarms.sum()), int(wrong.sum()), *means)
     return found
+
+
+def last_round(table: Table) -> Table:
+    """The rows of the last round of a result."""
+    from pyarrow.compute import field
+    from pyarrow.compute import max as largest
+
+    return table.filter(field("round") == largest(table["round"]))

@@ -1,1 +1,1 @@
-"""Reading feedback that has already happened."""
+"""Logs of feedback from the past: an audit of any log, and off-policy evaluation of the service's own."""

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+
+from robandit.arrays import Floats
 
 TRACE = 0.01
 """The share of the corruption below which no group is named."""
 
 
 class Group(NamedTuple):
-    """Some rounds and what a certificate says of them."""
+    """A group of rounds and what a certificate says of it."""
 
     name: str
-    """Which rounds, such as `17–32`, or the source."""
+    """The rounds, such as `17–32`, or the source."""
     placed: float
-    """How much corruption the cheapest explanation of the feedback places here: an attribution, and no proof."""
+    """The corruption that the cheapest explanation of the feedback places here: an attribution, not a proof."""
     voice: float
-    """How much they matter in the proof, from 0 to 1."""
+    """How much the group matters in the proof, from 0 to 1."""
+
+
+def name_groups(names: Sequence[str], placed: Floats, voice: Floats) -> tuple[Group, ...]:
+    """The groups that carry a bound or that it places corruption in, of G groups: placed and voice (G,)."""
+    told = (voice > TRACE) | (placed > TRACE * placed.sum())
+    return tuple(Group(names[i], float(placed[i]), float(min(1.0, voice[i]))) for i in np.flatnonzero(told).tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,22 +38,23 @@ class Certificate:
     lower_bound: float
     """Σ|c_t| is at least this, in units of reward."""
     delta: float
+    """The probability with which the bound may be wrong, over all looks."""
     rounds: int
-    """How many rounds have been observed."""
+    """The number of rounds observed."""
     altered: int
-    """At least so many rewards were altered: more than none only if ``reward_range`` or an alarm says so."""
+    """At least this many rewards were altered. It is above 1 only where ``reward_range`` tells more."""
     alarm: int | None
-    """The round at the first look that proved any corruption."""
+    """The round of the first look that proved any corruption."""
     since: int | None
-    """The first round of the corruption as the cheapest explanation places it: an attribution, and no proof."""
+    """The first round in which the cheapest explanation places corruption: an attribution, not a proof."""
     groups: tuple[Group, ...]
-    """The blocks of rounds that carry the proof, or have corruption placed in them."""
+    """The blocks of rounds that carry the proof, or in which corruption is placed."""
     sources: tuple[Group, ...]
-    """The same for sources, where they alone prove something; the most corrupted first."""
+    """The sources that carry a proof of their own, or on which it places corruption; the most corrupted first."""
 
     @property
     def sentence(self) -> str:
-        """All of it in plain words."""
+        """The certificate in plain words."""
         sure = f"{100.0 * (1.0 - self.delta):.4g} %"
         if self.lower_bound <= 0.0:
             return f"No corruption is proved in {self.rounds:,} rounds, at {sure} confidence; it may still be there."

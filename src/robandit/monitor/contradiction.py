@@ -1,4 +1,4 @@
-"""How much corruption it takes to explain groups of rounds that contradict each other. docs/monitor.md derives it.
+"""The least corruption that explains groups of rounds which contradict each other. docs/monitor.md derives it.
 
 With C_g = Σ_{t ∈ g} |c_t|, and with probability at least 1 − δ for all groups g and all λ of a grid at once,
 
@@ -13,24 +13,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robandit.arrays import Bools, Floats
+from robandit.arrays import TINY, Bools, Floats, Index
 from robandit.monitor.groups import Groups
 
-_GRID = np.arange(-8.0, 9.0)  # λ is its usual size times 4 to the power of these
+_GRID = np.arange(-8.0, 9.0)  # powers of 4 by which the usual size of λ is multiplied
 _PRIOR = 2.0 / 3.0 / ((np.abs(_GRID) + 1.0) * (np.abs(_GRID) + 2.0))  # over all integers it adds up to 1
-_GAPS = (
-    1e-2,
-    1e-2,
-    1e-8,
-)  # to which to minimise, again and again, in units of the value, or of the least that could show
-_SHRINK = 0.2  # of the barrier, from step to step
-_CENTRED = 1e-2  # the squared Newton decrement at which a step is done
-_STEPS, _NEWTON, _HALVINGS = 25, 40, 40  # that it may take at most
-_SUMS = 1e-12  # the share by which sums of many rounds may be wrong
-_JITTER = 1e-14  # added to the diagonal of a matrix with ones on it
-_ROUNDING = 1e-12  # by which a reported value is rounded down, in units of its summands
+_GAPS = 1e-2, 1e-2, 1e-8  # relative duality gap at which each pass stops
+_SHRINK = 0.2  # factor of the barrier from one step to the next
+_CENTRED = 1e-2  # squared Newton decrement at which a step is done
+_STEPS, _NEWTON, _HALVINGS = 25, 40, 40  # most steps of the barrier, of Newton's method and of the line search
+_SUMS = 1e-12  # relative error that sums over many rounds may have
+_JITTER = 1e-14  # added to the diagonal of a matrix that is scaled to have ones there
+_ROUNDING = 1e-12  # amount by which a reported value is rounded down, relative to its summands
 
 
 class Bound(NamedTuple):
@@ -39,11 +34,26 @@ class Bound(NamedTuple):
     value: Floats
     """The bound, (B,)."""
     parameter: Floats
-    """The μ that takes least corruption to explain, (B, d)."""
+    """The μ under which the least corruption explains the feedback, (B, d)."""
     placed: Floats
-    """How much of it that μ places in each group, (B, G): one explanation, and no proof."""
+    """The corruption that this μ places in each group, (B, G): one explanation, not a proof."""
     voice: Floats
-    """How much each group matters in the proof, from 0 to 1, (B, G): the bound is on the corruption of groups > 0."""
+    """How much each group matters in the proof, from 0 to 1, (B, G). The bound is on the corruption of groups > 0."""
+
+
+class Assumptions(NamedTuple):
+    """What the bound of given groups rests on; `CorruptionMonitor` says what each means."""
+
+    noise: Floats | float | tuple[float, ...]
+    """The usual scale of the noise, one for all streams or (B,). It sets the usual size of λ and nothing else."""
+    delta: float
+    """The probability with which the bound may be wrong."""
+    parameter_bound: float
+    """B, an upper bound on ‖μ*‖."""
+    regularization: float | None = None
+    """λ, one for all groups; None for the best of a grid."""
+    radius_scale: float = 1.0
+    """The factor of ρ. Below 1 nothing is proved."""
 
 
 class Cones(NamedTuple):
@@ -62,7 +72,7 @@ class Cones(NamedTuple):
         """The summands at μ (P, d), (P, G)."""
         return np.maximum(_norm(self.residual(parameter)) - self.radius, 0.0) / self.slope
 
-    def of(self, rows: NDArray[np.intp]) -> Cones:
+    def of(self, rows: Index) -> Cones:
         """Some of the problems."""
         return Cones(*(array[rows] for array in self))
 
@@ -75,27 +85,15 @@ class Cones(NamedTuple):
 
 
 def lower_bound(
-    groups: Groups,
-    *,
-    noise: Floats | float,
-    delta: float,
-    parameter_bound: float,
-    regularization: float | None = None,
-    radius_scale: float = 1.0,
-    least: Floats | float = 0.0,
-    guess: Floats | None = None,
+    groups: Groups, assumed: Assumptions, *, least: Floats | float = 0.0, guess: Floats | None = None
 ) -> Bound:
     """The corruption that these groups prove, in each stream; not followed up where it can't exceed ``least``.
 
-    ``noise`` sets the usual size of λ, one for all streams or (B,), and nothing else. ``guess`` is where to begin,
-    (B, d), if something is known to be near the minimum.
+    The search begins at ``guess`` (B, d), if something is known to be near the minimum.
     """
-    batch, number, dim = groups.moment.shape
-    unit = np.broadcast_to(noise, batch) ** -2.0
-    spectra = _Spectra(groups, unit, delta, regularization, radius_scale, parameter_bound)
-    if guess is None:
-        guess = _solve(groups.gram.sum(axis=1) + unit[:, None, None] * np.eye(dim), groups.moment.sum(axis=1))
-    guess = guess * np.minimum(1.0, parameter_bound / np.maximum(_norm(guess), 1e-300))[:, None]
+    batch, number, _ = groups.moment.shape
+    unit = np.broadcast_to(assumed.noise, batch) ** -2.0
+    spectra, guess = _Spectra(groups, unit, assumed), _start(groups, unit, assumed.parameter_bound, guess)
     nothing = np.zeros((batch, number))
     best = Bound(np.zeros(batch), guess.copy(), nothing.copy(), nothing)
     enough = np.broadcast_to(np.asarray(least, dtype=float), batch)
@@ -105,7 +103,7 @@ def lower_bound(
         if left.size:
             final = gap == _GAPS[-1]
             give_up = enough[left] if final else np.zeros(left.size)  # other λ may say more than these
-            found = _minimise(cones.of(left), guess[left], parameter_bound, give_up, gap)
+            found = _minimise(cones.of(left), guess[left], assumed.parameter_bound, give_up, gap)
             guess[left] = found.parameter
             better = found.value > best.value[left]
             for old, new in zip(best, found, strict=True):
@@ -113,32 +111,32 @@ def lower_bound(
     return best
 
 
-class _Spectra:
-    """The eigenvalues of every V_g, from which the norms for all λ come at once."""
+def _start(groups: Groups, unit: Floats, bound: float, guess: Floats | None) -> Floats:
+    """The guess, or else the ridge estimate of all groups together, brought into ‖μ‖ ≤ B."""
+    if guess is None:
+        ridge = unit[:, None, None] * np.eye(groups.moment.shape[2])
+        guess = _solve(groups.gram.sum(axis=1) + ridge, groups.moment.sum(axis=1))
+    return guess * np.minimum(1.0, bound / np.maximum(_norm(guess), TINY))[:, None]
 
-    def __init__(
-        self,
-        groups: Groups,
-        unit: Floats,
-        delta: float,
-        regularization: float | None,
-        radius_scale: float,
-        bound: float,
-    ) -> None:
+
+class _Spectra:
+    """The eigenvalues of every V_g, which give the norms for all λ at once."""
+
+    def __init__(self, groups: Groups, unit: Floats, assumed: Assumptions) -> None:
         values, self._vectors = np.linalg.eigh(groups.gram)
         self._values = np.maximum(values, 0.0)  # (B, G, d)
         self._moment = np.vecmat(groups.moment, self._vectors)  # Qᵀb
-        if regularization is None:
+        if assumed.regularization is None:
             usual = unit[:, None] * groups.length / values.shape[-1]  # what V_g comes to if all directions are alike
             self._lambda = usual[..., None] * 4.0**_GRID  # (B, G, J)
             prior = groups.share[:, None] * _PRIOR
         else:
-            self._lambda = np.full((len(unit), len(groups.share), 1), regularization)
+            self._lambda = np.full((len(unit), len(groups.share), 1), assumed.regularization)
             prior = groups.share[:, None]
         growth = np.log1p(self._values[:, :, None] / self._lambda[..., None]).sum(axis=3)  # log det(I + V/λ)
-        self._radius = radius_scale * np.sqrt(growth - 2.0 * np.log(delta * prior))  # (B, G, J)
+        self._radius = assumed.radius_scale * np.sqrt(growth - 2.0 * np.log(assumed.delta * prior))  # (B, G, J)
         # Sums of b and V are rounded, by far less than this; it matters where features dwarf the noise.
-        slop = _SUMS * (_norm(groups.moment) + self._values[..., -1] * bound)
+        slop = _SUMS * (_norm(groups.moment) + self._values[..., -1] * assumed.parameter_bound)
         self._radius += slop[..., None] / np.sqrt(self._lambda)
         # w‖a‖_{(V + λI)⁻¹} ≤ w‖a‖/√(λ_min(V) + λ) for every round of the group; an empty one can't be corrupted.
         slope = groups.reach[:, :, None] / np.sqrt(self._values[:, :, :1] + self._lambda)
@@ -171,7 +169,7 @@ class _Point(NamedTuple):
 def _minimise(cones: Cones, start: Floats, bound: float, least: Floats, gap: float) -> Bound:
     """The minimum over ‖μ‖ ≤ B as a dual value, for each problem; given up where it can't exceed ``least``."""
     near = gap * (cones.radius / cones.slope).min(axis=1)  # in the units of the bound, where that is small
-    inside = start * np.minimum(1.0, 0.9 * bound / np.maximum(_norm(start), 1e-300))[:, None]
+    inside = start * np.minimum(1.0, 0.9 * bound / np.maximum(_norm(start), TINY))[:, None]
     terms = cones.terms(inside)
     point = _Point(inside, 1.5 * terms + terms.mean(axis=1, keepdims=True) + near[:, None])
     barrier = point.price.mean(axis=1)
@@ -200,7 +198,7 @@ def _minimise(cones: Cones, start: Floats, bound: float, least: Floats, gap: flo
 
 
 def _centre(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound: float) -> tuple[_Point, Floats]:
-    """Newton's method for one size of the barrier: the point that it comes to, and the multipliers there.
+    """Newton's method for one size of the barrier: the point where it ends, and the multipliers there.
 
     A problem that is done stays as it is while others go on, so that none depends on what it is solved with.
     """
@@ -265,8 +263,8 @@ def _newton(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound
 
 
 def _solve(matrix: Floats, right: Floats) -> Floats:
-    """x with Mx = y for positive definite M (P, d, d), up to what rounding may have done to it."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), 1e-300))
+    """Solve Mx = y for positive definite M (P, d, d), which rounding may have made nearly singular."""
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), TINY))
     even = matrix * scale[:, :, None] * scale[:, None] + _JITTER * np.eye(matrix.shape[1])
     return scale * np.linalg.solve(even, (scale * right)[..., None])[..., 0]
 

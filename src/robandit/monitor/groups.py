@@ -1,4 +1,4 @@
-"""What is kept of groups of rounds: sums, which are added when groups are put together."""
+"""The sums that are kept of groups of rounds. Putting groups together adds their sums."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ class Groups(NamedTuple):
     reach: Floats
     """max w‖a‖ over the group's rounds, (B, G)."""
     length: Floats
-    """How many rounds each will have, known beforehand, (G,): it sets the usual size of λ and nothing else."""
+    """The number of rounds that each will have, known beforehand, (G,). It sets the usual size of λ, nothing else."""
     share: Floats
-    """What part of δ each may use, (G,)."""
+    """The part of δ that each may use, (G,)."""
+
+
+def rank_shares(index: Floats) -> Floats:
+    """1/((i + 1)(i + 2)), which adds up to 1 over all i ≥ 0: how δ is shared out among groups without end."""
+    return 1.0 / ((index + 1.0) * (index + 2.0))
 
 
 class Sums:
@@ -36,10 +41,11 @@ class Sums:
         self._reach = np.zeros((8, batch))
 
     def append(self) -> None:
+        """Add an empty group."""
         self.resize(self.number + 1)
 
     def resize(self, number: int) -> None:
-        """Room for so many groups; new ones are empty."""
+        """Make room for so many groups; new ones are empty."""
         while len(self._reach) < number:
             self._gram, self._moment, self._reach = (
                 np.concatenate([array, np.zeros_like(array)]) for array in (self._gram, self._moment, self._reach)
@@ -49,7 +55,7 @@ class Sums:
     def add(
         self, place: int, rows: slice | NDArray[np.intp], actions: Floats, rewards: Floats, weights: Floats
     ) -> None:
-        """One round of each of these streams."""
+        """Add one round of each of these streams to a group."""
         if len(self._reach[0]) == 1:
             self._add_one(place, actions[0], float(rewards[0]), float(weights[0]))
             return
@@ -61,7 +67,7 @@ class Sums:
         self._reach[place, rows] = np.maximum(self._reach[place, rows], reach)
 
     def _add_one(self, place: int, action: Floats, reward: float, weight: float) -> None:
-        """The same for a single stream, which a live service has: batched calls would take three times as long."""
+        """Do the same for a single stream, as a live service has: batched calls would take three times as long."""
         place = place % self.number
         weighted = weight * action
         self._gram[place, 0] += weighted[:, None] * action
@@ -71,7 +77,7 @@ class Sums:
             self._reach[place, 0] = reach
 
     def fold(self, place: int, actions: Floats, rewards: Floats, weights: Floats) -> None:
-        """Several rounds of the one stream."""
+        """Add several rounds of a single stream to a group."""
         place = place % self.number
         weighted = weights[:, None] * actions
         self._gram[place, 0] += weighted.T @ actions
@@ -79,7 +85,7 @@ class Sums:
         self._reach[place, 0] = np.sqrt(np.vecdot(weighted, weighted)).max(initial=self._reach[place, 0])
 
     def merge(self, place: int) -> None:
-        """Two neighbours become one."""
+        """Put a group and the next one together."""
         self._gram[place] += self._gram[place + 1]
         self._moment[place] += self._moment[place + 1]
         np.maximum(self._reach[place], self._reach[place + 1], out=self._reach[place])
@@ -89,7 +95,7 @@ class Sums:
         self.number -= 1
 
     def groups(self, firsts: Sequence[int], length: Floats, share: Floats) -> Groups:
-        """Neighbours put together: each group goes from one of ``firsts`` to the next."""
+        """Neighbours put together: each group reaches from one of ``firsts`` to the next."""
         gram, moment = (
             np.add.reduceat(self._gram[: self.number], firsts),
             np.add.reduceat(self._moment[: self.number], firsts),
@@ -98,5 +104,6 @@ class Sums:
         return Groups(gram.swapaxes(0, 1), moment.swapaxes(0, 1), reach.T, length, share)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """All sums by name."""
         held = {"gram": self._gram, "moment": self._moment, "reach": self._reach}
         return {prefix + name: array[: self.number] for name, array in held.items()}

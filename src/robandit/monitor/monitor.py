@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import ceil
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robandit.arrays import Floats, Ints
 from robandit.inputs import as_floats, first_bad, integer, not_negative, positive, read_mask, read_rewards
-from robandit.monitor.certificate import TRACE, Certificate, Group
-from robandit.monitor.contradiction import Bound, lower_bound
-from robandit.monitor.groups import Groups, Sums
+from robandit.monitor.blocks import Blocks, Partition
+from robandit.monitor.certificate import TRACE, Certificate, Group, name_groups
+from robandit.monitor.contradiction import Assumptions, lower_bound
+from robandit.monitor.sources import Sources
 
 _STATE_FORMAT = 1
-_LARGEST = 1e25  # number, and its inverse the least σ: fourth powers must not overflow
-_FINE = 2  # blocks of one length before the next, twice as long, at either end of the stream
-OTHERS = "(all other sources)"
-"""What the sources beyond the first so many are called together."""
-
-
-class Partition(NamedTuple):
-    """The rounds so far, cut into blocks."""
-
-    starts: Sequence[int]
-    names: Sequence[str]
-    groups: Groups
+_LARGEST = 1e25  # the largest number, and its inverse the least σ: fourth powers must not overflow
+_COUNTERS = ("certain", "beyond", "by_time", "by_label", "alarm", "since")  # arrays (B,) of the state
 
 
 @dataclass(kw_only=True, eq=False)
 class CorruptionMonitor:
     """Watches feedback r = ⟨a, μ*⟩ + ε + c and proves, without knowing μ*, how large Σ|c| must have been.
 
-    Feed it every round in the order of the decisions, each once its reward is final; look as often as you like.
+    Feed it every round in the order of the decisions, each once its reward is final. Look as often as you like.
     docs/monitor.md says what it assumes, and what it proves if that is wrong.
 
     >>> import numpy as np
@@ -53,24 +43,24 @@ class CorruptionMonitor:
     dim: int
     """d, the number of features of an action."""
     noise: float | tuple[float, ...]
-    """s, in a batch also one for each stream: given the past, the noise is s-sub-Gaussian. R always is if |ε| ≤ R,
+    """s: given the past, the noise is s-sub-Gaussian. In a batch it may be one for each stream. R is valid if |ε| ≤ R,
     and 1/2 if honest rewards lie in [0, 1]."""
     parameter_bound: float = 1.0
     """B, an upper bound on ‖μ*‖."""
     delta: float = 0.05
     """The probability with which the bound may ever be wrong, over all looks."""
     regularization: float | None = None
-    """λ, one for all groups; by default the best of a grid is found, and δ pays for that."""
+    """λ, one for all groups. By default the best of a grid is found, and δ pays for that."""
     reward_range: tuple[float, float] | None = None
-    """Where honest rewards lie, if that is known: what is beyond is corrupt with certainty."""
+    """The lowest and the highest honest reward, if known. What lies beyond is corrupt with certainty."""
     sources: int = 0
-    """How many sources of traffic to tell apart, the first to appear; half of δ is theirs then. 0 for none."""
+    """The number of sources of traffic to tell apart, the first to appear. If it is above 0, half of δ is theirs."""
     block: int = 16
-    """The rounds of the shortest blocks."""
+    """The number of rounds in the shortest blocks."""
     radius_scale: float = 1.0
-    """Multiplies ρ. Below 1 nothing is proved: it is there to test the tests."""
+    """The factor of ρ. Below 1 nothing is proved: it is there to test the tests."""
     trials: int | None = None
-    """How many streams it watches at once; none for a single one."""
+    """The number of streams in a batch; None for a single stream."""
 
     def __post_init__(self) -> None:
         self.dim, self.block = integer("dim", self.dim, 1), integer("block", self.block, 1)
@@ -87,11 +77,10 @@ class CorruptionMonitor:
         self.noise = _read_noise(self.noise, self._batch, self._single)
         self._usual: Floats = np.broadcast_to(self.noise, self._batch) ** -2.0  # the weights where nothing is declared
         self._round = 0
-        self._blocks: list[tuple[int, int]] = []  # first round, counted from 0, and length
-        self._labels: list[Hashable] = []
-        self._past, self._by_source = Sums(self._batch, self.dim), Sums(self._batch, self.dim)
+        self._blocks = Blocks(self.block, self._batch, self.dim)
+        self._sources = Sources(self.sources, self._batch, self.dim)
         self._certain: Floats = np.zeros(self._batch)  # Σ of what was beyond the range
-        self._beyond: Ints = np.zeros(self._batch, np.int64)
+        self._beyond: Ints = np.zeros(self._batch, np.int64)  # and how many rewards were
         self._by_time: Floats = np.zeros(self._batch)  # the best bound so far, without that, by blocks of rounds
         self._by_label: Floats = np.zeros(self._batch)  # and by sources
         self._alarm: Ints = np.zeros(self._batch, np.int64)
@@ -109,7 +98,7 @@ class CorruptionMonitor:
 
     @property
     def rounds(self) -> int:
-        """How many it has observed."""
+        """The number of rounds observed."""
         return self._round
 
     # Watching.
@@ -124,8 +113,8 @@ class CorruptionMonitor:
     ) -> None:
         """Take in a round: features (d,), reward, and, if declared, the noise's sub-Gaussian scale; (B, …) in a batch.
 
-        A round without a reward (``mask`` false, in a batch) counts as a round. That is right only if rewards go
-        missing whatever they would have been.
+        A round without a reward (``mask`` false, in a batch) counts as a round. That is right only if whether a
+        reward goes missing does not depend on what it would have been.
         """
         keep = None if mask is None else read_mask(mask, self._batch)
         rewards = read_rewards(reward, keep, batch=self._batch, single=self._single)
@@ -137,18 +126,21 @@ class CorruptionMonitor:
         weights = self._weights(actions, rewards, sigma)
         if keep is not None:
             weights = weights * keep
-        labels = self._read_sources(source, self._batch)
+        labels = self._sources.read(source, self._batch)
         rewards = self._clip(rewards, weights, slice(None))
-        self._open(self._round)
-        self._past.add(-1, slice(None), actions, rewards, weights)
+        self._blocks.open(self._round)
+        self._blocks.sums.add(-1, slice(None), actions, rewards, weights)
         for place, rows in labels:
-            self._by_source.add(place, rows, actions[rows], rewards[rows], weights[rows])
+            self._sources.sums.add(place, rows, actions[rows], rewards[rows], weights[rows])
         self._round += 1
 
     def observe_log(
-        self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, source: ArrayLike | None = None
+        self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, source: Any = None
     ) -> None:
-        """Take in n rounds of a single stream, in their order: actions (n, d), rewards (n,). Faster than one by one."""
+        """Take in n rounds of a single stream, in their order: actions (n, d), rewards (n,).
+
+        It is faster than `observe` one by one.
+        """
         if not self._single:
             raise ValueError("a log is of one stream; this monitor watches a batch")
         features, returns = as_floats("actions", actions), as_floats("rewards", rewards)
@@ -157,19 +149,20 @@ class CorruptionMonitor:
                 f"actions must be (n, {self.dim}) and rewards (n,), got {features.shape} and {returns.shape}"
             )
         weights = self._weights(features, returns, sigma)
-        labels = self._read_sources(source, len(returns))
+        labels = self._sources.read(source, len(returns))
         returns = self._clip(returns, weights, 0)
         done = 0
         while done < len(returns):
-            self._open(self._round)
+            self._blocks.open(self._round)
             part = slice(done, min(len(returns), done + self.block - self._round % self.block))
-            self._past.fold(-1, features[part], returns[part], weights[part])
+            self._blocks.sums.fold(-1, features[part], returns[part], weights[part])
             self._round += part.stop - part.start
             done = part.stop
         for place, rows in labels:
-            self._by_source.fold(place, features[rows], returns[rows], weights[rows])
+            self._sources.sums.fold(place, features[rows], returns[rows], weights[rows])
 
     def _weights(self, actions: Floats, rewards: Floats, sigma: ArrayLike | None) -> Floats:
+        """w = 1/s² of each round, (n,), once all numbers are found to be of a size that can be used."""
         for name, values in (("actions", actions), ("rewards", rewards)):
             if not max(values.max(initial=0.0), -values.min(initial=0.0)) <= _LARGEST:  # not so for NaN
                 bad = first_bad(values, np.abs(values) <= _LARGEST)
@@ -186,7 +179,7 @@ class CorruptionMonitor:
         return np.broadcast_to(scale**-2.0, number)
 
     def _clip(self, rewards: Floats, weights: Floats, rows: slice | int) -> Floats:
-        """Rewards brought into the honest range; what was beyond it is booked."""
+        """Bring rewards into the honest range, and book what was beyond it."""
         if self.reward_range is None:
             return rewards
         inside = np.clip(rewards, *self.reward_range)
@@ -197,68 +190,27 @@ class CorruptionMonitor:
         self._beyond[rows] += number
         return inside
 
-    def _read_sources(self, source: Any, number: int) -> list[tuple[int, NDArray[np.intp]]]:
-        """The places of the sources named, each with the rows that are its."""
-        if self.sources == 0 or source is None:
-            if source is not None:
-                raise ValueError("make the monitor with sources=… (how many) to tell sources apart")
-            if self.sources:
-                raise ValueError("this monitor tells sources apart: every round needs its source")
-            return []
-        one = isinstance(source, str) or not isinstance(source, (Sequence, np.ndarray))
-        names = [source] * number if one else source.tolist() if isinstance(source, np.ndarray) else list(source)
-        if len(names) != number:
-            raise ValueError(f"source must be one label or {number}, got {len(names)}")
-        found: dict[int, list[int]] = {}
-        known = {label: place for place, label in enumerate(self._labels)}
-        for row, name in enumerate(names):
-            label = name.item() if isinstance(name, np.generic) else name
-            if not isinstance(label, (str, int, float, bool)):
-                raise ValueError(f"source must be text or a number, got {label!r}")
-            if label not in known and len(known) < self.sources:
-                known[label] = len(known)
-            found.setdefault(known.get(label, self.sources), []).append(row)
-        self._labels = list(known)
-        while self._by_source.number <= max(found, default=-1):
-            self._by_source.append()
-        return [(place, np.array(rows)) for place, rows in found.items()]
-
-    def _open(self, now: int) -> None:
-        """Begin a new block where one is due, and merge old ones that are far from both ends of the stream."""
-        if now % self.block:
-            return
-        length = self.block
-        while now % (2 * length) == 0:  # when twins of this length can have come far enough from the end
-            start = now - 2 * length * (1 + _FINE)
-            if start < 2 * length * _FINE:
-                break
-            place = bisect_left(self._blocks, (start, 0))
-            self._blocks[place : place + 2] = [(start, 2 * length)]
-            self._past.merge(place)
-            length *= 2
-        self._blocks.append((now, self.block))
-        self._past.append()
-
     # Looking.
 
     def lower_bounds(self) -> Floats:
         """The best lower bound on Σ|c_t| that any look so far has proved, (B,)."""
         near = None
-        for part in self._partitions():
-            bound = lower_bound(part.groups, **self._setting(), least=self._by_time, guess=near)
+        for part in self.partitions():
+            bound = lower_bound(part.groups, self.assumptions(), least=self._by_time, guess=near)
             near = bound.parameter
             for row in np.flatnonzero(bound.value > self._by_time).tolist():
-                self._by_time[row], self._groups[row] = bound.value[row], _named(bound, row, part.names)
                 placed = bound.placed[row]
+                self._by_time[row] = bound.value[row]
+                self._groups[row] = name_groups(part.names, placed, bound.voice[row])
                 self._since[row] = 1 + np.asarray(part.starts)[placed > TRACE * placed.sum()].min(initial=self._round)
-        if self._by_source.number > 1:
+        if self._sources.sums.number > 1:
             self._look_at_sources()
         proved = np.maximum(self._by_time, self._by_label) + self._certain
         self._alarm[(self._alarm == 0) & (proved > 0.0)] = self._round
         return proved
 
     def certificate(self) -> Any:
-        """What is proved: a `Certificate`, in a batch a list of them."""
+        """What is proved so far: a `Certificate`, or in a batch a list of them."""
         proved = self.lower_bounds()
         found = [self._certificate(row, float(proved[row])) for row in range(self._batch)]
         return found[0] if self._single else found
@@ -280,54 +232,36 @@ class CorruptionMonitor:
             sources=self._blamed[row] if labelled else (),
         )
 
-    def _setting(self) -> dict[str, Any]:
-        names = ("noise", "delta", "parameter_bound", "regularization", "radius_scale")
-        return {name: getattr(self, name) for name in names}
+    def assumptions(self) -> Assumptions:
+        """What its bounds rest on."""
+        return Assumptions(**{name: getattr(self, name) for name in Assumptions._fields})
 
-    def _partitions(self) -> Iterator[Partition]:
-        """The rounds so far in blocks, from the shortest to the longest of which there are two."""
-        part = 0.5 if self.sources else 1.0
-        shortest = self.block
-        while shortest < self._round:
-            firsts: list[int] = []
-            starts: list[int] = []
-            lengths: list[int] = []
-            for place, (start, length) in enumerate(self._blocks):
-                length = max(length, shortest)
-                if not starts or start >= starts[-1] + lengths[-1]:
-                    firsts.append(place)
-                    starts.append(start - start % length)
-                    lengths.append(length)
-            long, index = np.array(lengths, dtype=float), np.array(starts) / lengths
-            names = [
-                _stretch(start, min(start + length, self._round)) for start, length in zip(starts, lengths, strict=True)
-            ]
-            share = part * _rank(np.log2(long / self.block)) * _rank(index)
-            yield Partition(starts, names, self._past.groups(firsts, long, share))
-            shortest *= 2
+    def partitions(self) -> Iterator[Partition]:
+        """The ways of cutting the rounds so far into blocks that a look compares."""
+        return self._blocks.partitions(self._round, 0.5 if self.sources else 1.0)
+
+    def beyond_range(self) -> tuple[Floats, Ints]:
+        """The sum of what lay beyond ``reward_range``, and the number of rewards that did, (B,) each."""
+        return self._certain.copy(), self._beyond.copy()
 
     def _look_at_sources(self) -> None:
-        number = self._by_source.number
-        groups = self._by_source.groups(
-            list(range(number)), np.full(number, 1024.0), 0.5 * _rank(np.arange(float(number)))
-        )
-        bound = lower_bound(groups, **self._setting(), least=self._by_label)
-        names = [*map(str, self._labels), OTHERS][:number]
+        bound = lower_bound(self._sources.groups(share=0.5), self.assumptions(), least=self._by_label)
         for row in np.flatnonzero(bound.value > self._by_label).tolist():
+            named = name_groups(self._sources.names(), bound.placed[row], bound.voice[row])
             self._by_label[row] = bound.value[row]
-            self._blamed[row] = tuple(sorted(_named(bound, row, names), key=lambda group: -group.placed))
+            self._blamed[row] = tuple(sorted(named, key=lambda group: -group.placed))
 
     # Keeping.
 
     def state(self) -> dict[str, Any]:
-        """Everything, as plain data: JSON values and, under ``arrays``, NumPy arrays."""
+        """The whole monitor as plain data: JSON values and, under ``arrays``, NumPy arrays."""
         return {
             "format": _STATE_FORMAT,
             "monitor": type(self).__name__,
             "config": {item.name: getattr(self, item.name) for item in fields(self)},
             "round": self._round,
-            "blocks": [list(block) for block in self._blocks],
-            "labels": list(self._labels),
+            "blocks": [list(span) for span in self._blocks.spans],
+            "labels": list(self._sources.labels),
             "groups": [[list(group) for group in groups] for groups in self._groups],
             "blamed": [[list(group) for group in groups] for groups in self._blamed],
             "arrays": {name: array.copy() for name, array in self._arrays().items()},
@@ -335,7 +269,7 @@ class CorruptionMonitor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The monitor that `state` was taken from; it goes on as that would have."""
+        """Restore the monitor that `state` was taken from; it goes on as that one would have."""
         known = isinstance(state, Mapping) and (state.get("format"), state.get("monitor"))
         if known != (_STATE_FORMAT, cls.__name__):
             raise ValueError(f"this is not a state of {cls.__name__} in format {_STATE_FORMAT}")
@@ -343,8 +277,8 @@ class CorruptionMonitor:
             config = dict(state["config"])
             monitor = cls(**config)
             monitor._round = integer("round", state["round"], 0)
-            monitor._blocks = [(integer("start", a, 0), integer("length", b, 1)) for a, b in state["blocks"]]
-            monitor._labels = list(state["labels"])
+            monitor._blocks.spans = [(integer("start", a, 0), integer("length", b, 1)) for a, b in state["blocks"]]
+            monitor._sources.labels = list(state["labels"])
             monitor._groups = [tuple(Group(*group) for group in groups) for groups in state["groups"]]
             monitor._blamed = [tuple(Group(*group) for group in groups) for groups in state["blamed"]]
             monitor._load(state["arrays"])
@@ -354,24 +288,18 @@ class CorruptionMonitor:
         return monitor
 
     def _check_parts(self) -> None:
-        """Refuse a state whose parts do not fit."""
-        starts, ends = [start for start, _ in self._blocks], [start + length for start, length in self._blocks]
-        tiled = starts == [0, *ends][: len(starts)] and 0 <= max(ends, default=0) - self._round < self.block
-        known = len(set(self._labels)) == len(self._labels) <= self.sources
-        others = self._by_source.number - len(self._labels)
-        labelled = known and others in (0, int(len(self._labels) == self.sources))
-        if not tiled or not labelled or not len(self._groups) == len(self._blamed) == self._batch:
+        """Refuse a state whose parts do not fit together."""
+        named = len(self._groups) == len(self._blamed) == self._batch
+        if not (named and self._blocks.fit(self._round) and self._sources.fit()):
             raise ValueError(f"this state of {type(self).__name__} is broken: its parts do not fit")
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        own = {
-            name: getattr(self, f"_{name}") for name in ("certain", "beyond", "by_time", "by_label", "alarm", "since")
-        }
-        return self._past.arrays("past_") | self._by_source.arrays("source_") | own
+        own = {name: getattr(self, f"_{name}") for name in _COUNTERS}
+        return self._blocks.sums.arrays("past_") | self._sources.sums.arrays("source_") | own
 
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._past.resize(len(self._blocks))
-        self._by_source.resize(len(np.asarray(arrays["source_reach"])))
+        self._blocks.sums.resize(len(self._blocks.spans))
+        self._sources.sums.resize(len(np.asarray(arrays["source_reach"])))
         mine = self._arrays()
         if arrays.keys() != mine.keys():
             raise ValueError(f"the state's arrays should be {sorted(mine)}, but are {sorted(arrays)}")
@@ -380,70 +308,6 @@ class CorruptionMonitor:
             if saved.shape != array.shape or saved.dtype != array.dtype or not np.isfinite(saved).all():
                 raise ValueError(f"the state's array {name!r} should be finite {array.dtype} of shape {array.shape}")
             array[...] = saved
-
-
-def joint_certificate(monitors: Sequence[CorruptionMonitor]) -> Certificate:
-    """What several monitors prove together that watched shards of one traffic: one μ* for all. Their δ add up."""
-    if not monitors:
-        raise ValueError("there must be at least one monitor")
-    first = monitors[0]
-    for other in monitors:
-        for name in ("dim", "noise", "parameter_bound", "regularization", "radius_scale", "block", "trials"):
-            if getattr(other, name) != getattr(first, name) or other.trials is not None:
-                raise ValueError(f"monitors of shards must watch one stream each with the same {name}")
-    delta = sum(monitor.delta for monitor in monitors)
-    if delta >= 1.0:
-        raise ValueError(f"the shards' delta must add up to less than 1, got {delta:g}; give each a part of it")
-    proved = sum(float(monitor.lower_bounds()[0]) for monitor in monitors)
-    certain = sum(float(monitor._certain[0]) for monitor in monitors)
-    named: tuple[Group, ...] = ()
-    for parts in zip(*_padded([list(monitor._partitions()) for monitor in monitors]), strict=True):
-        pieces = [part.groups for part in parts]
-        groups = Groups(
-            np.concatenate([piece.gram for piece in pieces], axis=1),
-            np.concatenate([piece.moment for piece in pieces], axis=1),
-            np.concatenate([piece.reach for piece in pieces], axis=1),
-            np.concatenate([piece.length for piece in pieces]),
-            np.concatenate([piece.share * m.delta / delta for piece, m in zip(pieces, monitors, strict=True)]),
-        )
-        bound = lower_bound(groups, **first._setting() | {"delta": delta}, least=proved - certain)
-        if bound.value[0] + certain > proved:
-            proved = float(bound.value[0]) + certain
-            named = _named(bound, 0, [f"shard {i + 1}: {name}" for i, part in enumerate(parts) for name in part.names])
-    return Certificate(
-        lower_bound=proved,
-        delta=delta,
-        rounds=sum(monitor._round for monitor in monitors),
-        altered=max(sum(int(m._beyond[0]) for m in monitors), int(proved > 0.0)),
-        alarm=None,
-        since=None,
-        groups=named,
-        sources=(),
-    )
-
-
-def _padded(lists: Sequence[list[Partition]]) -> list[list[Partition]]:
-    """Lists of the same length: where one is shorter, its last item comes again."""
-    longest = max(map(len, lists))
-    if any(not items for items in lists):
-        return [[] for _ in lists]
-    return [items + items[-1:] * (longest - len(items)) for items in lists]
-
-
-def _rank(index: Floats) -> Floats:
-    """1/((i + 1)(i + 2)): over all i ≥ 0 it adds up to 1."""
-    return 1.0 / ((index + 1.0) * (index + 2.0))
-
-
-def _named(bound: Bound, row: int, names: Sequence[str]) -> tuple[Group, ...]:
-    """The groups that carry a bound or that it places corruption in."""
-    placed, voice = bound.placed[row], bound.voice[row]
-    told = (voice > TRACE) | (placed > TRACE * placed.sum())
-    return tuple(Group(names[i], float(placed[i]), float(min(1.0, voice[i]))) for i in np.flatnonzero(told).tolist())
-
-
-def _stretch(start: int, stop: int) -> str:
-    return f"{start + 1:,}–{stop:,}"
 
 
 def _read_noise(value: Any, batch: int, single: bool) -> float | tuple[float, ...]:

@@ -1,9 +1,9 @@
 """The policies, one file each."""
 
-from robandit.policies.base import Decision, Policy
+from robandit.policies.base import Policy
 from robandit.policies.cobe import COBE
-from robandit.policies.confidence import OneRadius, Weighted
 from robandit.policies.cw_oful import CWOFUL
+from robandit.policies.decision import Decision
 from robandit.policies.exp3p import Exp3P
 from robandit.policies.gadaoful import GAdaOFUL
 from robandit.policies.greedy import Greedy
@@ -52,7 +52,6 @@ __all__ = [
     "GuaranteeLapsed",
     "LinTS",
     "MultiLevelWeightedOFUL",
-    "OneRadius",
     "Policy",
     "RobustBandit",
     "RobustLinTS",
@@ -60,6 +59,5 @@ __all__ = [
     "Sceptic",
     "StochasticCorral",
     "VarianceAwareCWOFUL",
-    "Weighted",
     "WeightedOFUL",
 ]

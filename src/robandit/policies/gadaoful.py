@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from robandit.arrays import Floats, Ints
-from robandit.inputs import integer
+from robandit.arrays import TINY, Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.ridge import Ridge
 from robandit.policies import radius
-from robandit.policies.confidence import Weighted
-from robandit.policies.cw_oful import Told
+from robandit.policies.base import Policy
+from robandit.policies.parts import Constant, Radius, SigmaBar, total_lies
 
 
 @dataclass(kw_only=True, eq=False)
-class GAdaOFUL(Weighted, Told):
+class GAdaOFUL(Policy[Ridge]):
     """Optimism around a pseudo-Huber regression with weights 1/σ̄² (after Yu, Baek, Li and Sun 2024).
 
     σ̄ = max{σ, σ_floor, ‖a‖_{H⁻¹}, ((AB + C)/√d · ‖a‖_{H⁻¹})^{1/2}}. Assumes noise of finite variance, whose tails may
     be heavy (then set ``clip_rewards=False``), and an adversary that sees the action. The authors solve the regression
-    anew each round; this takes one Newton step a round, in O(d²) and with no memory of the past, for which their proof
-    does not speak. The constants are AdaOFUL's, simplified. With C unknown, √T stands for it.
+    anew each round; this takes one Newton step a round, in O(d²) and with no memory of the past, which their proof
+    does not cover. The constants are AdaOFUL's, simplified. With C unknown, √T stands for it.
     """
 
-    def _paper_floor(self) -> float:
-        return self.noise_range / integer("horizon", self.horizon, least=1) ** 0.5
+    horizon: int
+    corruption: float | Sequence[float] | None
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    radius: float | None = None
+    sigma_floor: float | None = None
 
-    def _start(self) -> None:
-        super()._start()
-        self._tau, self._held = radius.gadaoful(self._setting, self.horizon, self._spent)
-        self._slope = (self.action_bound * self.parameter_bound + self._spent) / self.dim**0.5
+    def start(self) -> Ridge:
+        floor = self.noise_range / self.horizon**0.5
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_floor = self.sigma_bar.floor
+        lies = total_lies(self.corruption, self.noise_range, self.horizon)
+        self.tau, theory = radius.gadaoful(self.constants(self.delta, self.sigma_floor), self.horizon, lies)
+        self.slope = (self.action_bound * self.parameter_bound + lies) / self.dim**0.5
+        self.width = Radius(Constant(theory), self.radius_scale, self.radius)
+        return self.ridge()
 
-    def _theory(self) -> Floats:
-        return np.broadcast_to(self._held, self._batch)
+    def confidence(self, level: Ints) -> Ellipsoid:
+        return Ellipsoid.around(self.stats, self.width(self.t))
 
-    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        width = np.maximum(self._ridge.widths(actions), 1e-100)
+    def weights(self, sigma: Floats) -> Floats:
+        return self.sigma_bar(sigma) ** -2.0
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        width = np.maximum(self.stats.widths(actions), 1e-100)
         # weights are 1/max{σ, σ_floor}², or 0 where there is no reward
-        weights = np.minimum(weights, np.minimum(width**-2.0, 1.0 / (self._slope * width)))
-        deviation = 1.0 / np.sqrt(np.maximum(weights, 1e-300))
+        weights = np.minimum(weights, np.minimum(width**-2.0, 1.0 / (self.slope * width)))
+        deviation = 1.0 / np.sqrt(np.maximum(weights, TINY))
         leverage = width / deviation
-        tau = self._tau * np.sqrt(1.0 + leverage**2) / np.maximum(leverage, 1e-300)
-        mean = np.vecdot(actions, self._ridge.mean)
+        tau = self.tau * np.sqrt(1.0 + leverage**2) / np.maximum(leverage, TINY)
+        mean = np.vecdot(actions, self.stats.mean)
         surprise = (rewards - mean) / deviation
         tamed = surprise / np.sqrt(1.0 + (surprise / tau) ** 2)  # the slope of the pseudo-Huber loss
-        self._ridge.update(actions, mean + deviation * tamed, weights)
+        self.stats.update(actions, mean + deviation * tamed, weights)

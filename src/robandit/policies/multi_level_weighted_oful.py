@@ -1,34 +1,56 @@
-"""Multi-level weighted OFUL: the paper's algorithm for an unknown amount of corruption."""
+"""Multi-level weighted OFUL: the paper's algorithm for an unknown amount of corruption.
+
+The file follows the pseudo-code of Algorithm 2 (label alg:1). SlowMultiLevelWeightedOFUL in
+tests/policies/transcriptions.py is the same with nothing but loops and solves, and must make the same choices.
+"""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robandit.arrays import ALL, Floats, Ints
-from robandit.geometry.ellipsoid import Ellipsoid, Intersection
+from robandit.arrays import ALL, Floats, Index, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer
 from robandit.policies import radius
-from robandit.policies.base import Search
-from robandit.policies.confidence import Levelled, Weighted
-
-Index: TypeAlias = NDArray[np.intp]
+from robandit.policies.base import Policy, Search
+from robandit.policies.parts import Held, Levels, SigmaBar, split_ties
 
 
 class GuaranteeLapsed(UserWarning):
     """The policy goes on, but its theorem no longer covers what it does."""
 
 
+class Cascade(NamedTuple):
+    """What Multi-level weighted OFUL tells of a choice."""
+
+    empty: Any
+    """Whether the confidence set of the level that was drawn was empty."""
+    cascade: Any
+    """How many levels further up the first set was found that is not empty. Where all are empty, the global ellipsoid
+    counts as one more level."""
+
+
+@dataclass(kw_only=True)
+class Estimates(Held):
+    """The statistics from all rounds, and those of each level from its own rounds."""
+
+    ridge: Ridge
+    """Σ_t, μ_t: row b is trial b."""
+    level: Ridge
+    """Σ_{t,ℓ}, μ_{t,ℓ}: `Levels` says which row."""
+
+
 @dataclass(kw_only=True, eq=False)
-class MultiLevelWeightedOFUL(Weighted, Levelled):
-    """A cascade of confidence sets for every corruption 2^ℓ, one drawn each round (the paper's Algorithm alg:1).
+class MultiLevelWeightedOFUL(Policy[Estimates]):
+    """A cascade of confidence sets for every corruption 2^ℓ, one drawn each round: Algorithm 2 (label alg:1).
 
     Assumes no knowledge of the corruption C, which must be committed before the action is drawn (a *weak*
     adversary). Regret Õ(C²d√(Σσ_t²) + C²R√(dT)) with probability 1 − 3δ (theorem thm:regret), for which ``mean_bound``
@@ -42,111 +64,136 @@ class MultiLevelWeightedOFUL(Weighted, Levelled):
     """
 
     horizon: int
-    """T, the number of rounds that the guarantee is for."""
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    sigma_floor: float | None = None
 
     cost = 3.0
 
-    def _start(self) -> None:
-        super()._start()
-        self.horizon = integer("horizon", self.horizon, least=1)
-        self._lapsed = False
-        self._all = Ridge(rows=self._batch, dim=self.dim, regularization=self._lambda)  # from all rounds
-        # Row (ℓ − 1)·B + b is level ℓ of trial b. Its Σ_ℓ is kept, too: every round asks for a ‖·‖_{Σ_ℓ}.
-        self._level = Ridge(
-            rows=self.levels * self._batch, dim=self.dim, regularization=self._lambda, keep_precision=True
-        )
+    # What it keeps.
+
+    @property
+    def levels(self) -> int:
+        """ℓ_max = ⌈log₂ 2T⌉."""
+        return (2 * self.horizon - 1).bit_length()  # Algorithm 2 (alg:1), line 1
+
+    def start(self) -> Estimates:
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=(self.noise_range + 1.0) / self.dim**0.5)
+        self.sigma_floor = self.sigma_bar.floor
         self._tabulate()
+        self._lapsed = False
+        self.layout = Levels(self.levels, self.batch)
+        # Σ_{t,ℓ} itself is kept as well, since every round asks for a ‖·‖_{Σ_{t,ℓ}}.
+        level = self.ridge(rows=self.layout.size, keep_precision=True)  # line 2: Σ_{1,ℓ} = λI, μ_{1,ℓ} = b_{1,ℓ} = 0
+        return Estimates(ridge=self.ridge(), level=level)  # line 3: Σ_1 = λI, μ_1 = b_1 = 0
 
     def _tabulate(self) -> None:
         """Split the radii, times the scale, into what depends on t and what depends on ℓ: at ℓ = 1, and beyond that."""
-        setting, scale, level = self._setting, self.radius_scale, np.arange(self.levels + 1)
-        level[0] = 1  # there is no level 0
+        setting, scale = self.constants(self.delta, self.sigma_bar.floor), self.radius_scale
+        level = np.maximum(np.arange(self.levels + 1), 1)  # there is no level 0
         beta, gamma = radius.beta(setting, 1, level), radius.gamma(setting, 1, level, self.horizon)
         self._beta_t = radius.Table(partial(radius.beta, setting, level=1), scale)
         self._gamma_t = radius.Table(partial(radius.gamma, setting, level=1, horizon=self.horizon), scale)
         self._beta_level, self._gamma_level = scale * (beta - beta[1]), scale * (gamma - gamma[1])
 
-    @property
-    def levels(self) -> int:
-        """ℓ_max = ⌈log₂ 2T⌉ (line 1)."""
-        return (2 * self.horizon - 1).bit_length()
+    # How it chooses. Line 5: `choose` is given the decision set D_t.
+
+    def beta(self, level: Ints, trial: Index) -> Floats:
+        """β_{t,ℓ} of eq. (def:beta), the radius of the global ellipsoid."""
+        return self._beta_t(self.t[trial]) + self._beta_level[np.minimum(level, self.levels)]  # line 7
+
+    def gamma(self, level: Ints, trial: Index) -> Floats:
+        """γ_{t,ℓ} of eq. (def:gamma), the radius of the level's own ellipsoid."""
+        return self._gamma_t(self.t[trial]) + self._gamma_level[np.minimum(level, self.levels)]  # line 7
+
+    def confidence(self, level: Ints, trial: Index | None = None) -> Intersection:
+        """C′_{t,ℓ} = {μ : ‖μ − μ_t‖_{Σ_t} ≤ β_{t,ℓ}} ∩ {μ : ‖μ − μ_{t,ℓ}‖_{Σ_{t,ℓ}} ≤ γ_{t,ℓ}}, before the cascade."""
+        trial = self.rows if trial is None else trial
+        rows = self.layout.rows(level, trial)
+        own = Ellipsoid.around(self.stats.level, self.gamma(level, trial), rows)
+        return Intersection(self._global(level, trial), own)  # line 8
+
+    def _global(self, level: Ints, trial: Index) -> Ellipsoid:
+        rows = ALL if trial is self.rows else trial
+        return Ellipsoid.around(self.stats.ridge, self.beta(level, trial), rows)
+
+    def cascade(self, actions: Floats | Region, level: Ints, trial: Index) -> tuple[Optimum, Ints]:
+        """The best actions under C_{t,ℓ}, and the level used: one further up wherever C′_{t,ℓ} is empty.
+
+        Where all levels are empty, the global ellipsoid with the widest radius is left; the paper's line 9 does not
+        say. Only the levels that are drawn are looked at, and their successors only when they are empty.
+        """
+        found = optimise(actions, self.confidence(level, trial))
+        used, at = level.copy(), np.flatnonzero(found.values == -np.inf)
+        while at.size:
+            used[at] += 1  # line 9: C_{t,ℓ} = C_{t,ℓ+1} where C′_{t,ℓ} is empty
+            top = used[at] > self.levels
+            for rows, confidence in ((at[~top], self.confidence), (at[top], self._global)):
+                if rows.size:
+                    part = actions[rows] if isinstance(actions, np.ndarray) else actions
+                    _write(found, rows, optimise(part, confidence(used[rows], trial[rows])))
+            at = at[found.values[at] == -np.inf]
+        return found, used
+
+    def draw_level(self, uniform: Floats) -> Ints:
+        """f(t) = ℓ with probability 2^−ℓ for 1 < ℓ ≤ ℓ_max, and 1 otherwise."""
+        # u ∈ [2^−ℓ, 2^(1−ℓ)) has probability 2^−ℓ; what is left below 2^−ℓmax goes to level 1.
+        level = 1 - np.frexp(uniform)[1].astype(np.int64)
+        return np.where(level > self.levels, 1, level)  # line 11
+
+    def search(self, actions: Floats | Region, level: Ints) -> Search:
+        """argmax_{a ∈ D_t} max_{μ ∈ C_{t,f(t)}} ⟨μ, a⟩."""
+        self._warn()
+        found, used = self.cascade(actions, level, self.rows)  # line 12; `update` brings r_t and σ_t
+        return Search(found, Cascade(used > level, used - level))
+
+    # How it learns.
+
+    def weights(self, sigma: Floats) -> Floats:
+        """1/σ̄_t² with σ̄_t = max{(R + 1)/√d, σ_t}."""
+        return self.sigma_bar(sigma) ** -2.0  # line 13
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        """Σ ← Σ + a_t a_tᵀ/σ̄_t², b ← b + r_t a_t/σ̄_t², μ ← Σ⁻¹ b."""
+        self.stats.ridge.update(actions, rewards, weights)  # line 14
+        own = self.layout.rows(level, self.rows)  # line 16: the rows of levels other than f(t) stay as they are
+        self.stats.level.update(actions, rewards, weights, own)  # lines 18 and 19
+
+    # What it tells.
 
     def estimate(self) -> Ellipsoid:
         """The global ellipsoid with the radius β_{t,ℓmax}, which covers every corruption up to 2T."""
-        held = self._global(self._rows, np.full(self._batch, self.levels))[self._rows]  # a copy
-        return held[0] if self._single else held
+        return self.copied(self._global(np.full(self.batch, self.levels), self.rows))
 
     def candidate(self, level: int) -> Intersection:
-        """C′_{t,ℓ} of line 8, the confidence set of one level before the cascade."""
+        """C′_{t,ℓ}, the confidence set of one level before the cascade."""
         if integer("level", level, least=1) > self.levels:
             raise ValueError(f"level must lie in 1 … {self.levels}, got {level}")
-        held = self._candidate(self._rows, np.full(self._batch, level))[self._rows]  # a copy
+        held = self.confidence(np.full(self.batch, level))[self.rows]  # a copy
         return held[0] if self._single else held
 
     def level_probabilities(self) -> Floats:
-        """P(f(t) = ℓ) for ℓ = 1 … ℓ_max (line 11)."""
+        """P(f(t) = ℓ) for ℓ = 1 … ℓ_max."""
         chances: Floats = 0.5 ** np.arange(1.0, self.levels + 1.0)
         chances[0] += 0.5**self.levels
         return chances
 
-    def _draw_level(self, uniform: Floats) -> Ints:
-        # u ∈ [2^−ℓ, 2^(1−ℓ)) has probability 2^−ℓ; what is left below 2^−ℓmax goes to level 1 (line 11).
-        level = 1 - np.frexp(uniform)[1].astype(np.int64)
-        return np.where(level > self.levels, 1, level)
+    def chances(self, actions: Floats, search: Search | None = None) -> Floats:
+        levels, trial = np.arange(1, self.levels + 1), np.tile(self.rows, self.levels)  # all levels in one batch
+        offered = np.broadcast_to(actions, (self.levels, *actions.shape)).reshape(-1, *actions.shape[1:])
+        found = self.cascade(offered, np.repeat(levels, self.batch), trial)[0].maximisers
+        assert found is not None
+        shares = split_ties(found).reshape(self.levels, *actions.shape[:2])
+        return np.tensordot(self.level_probabilities(), shares, axes=1)
 
-    def _search(self, actions: Floats | Region, level: Ints) -> Search:
+    def _warn(self) -> None:
         if self._round >= self.horizon and not self._lapsed:
             self._lapsed = True
             warnings.warn(
                 f"the horizon of {self.horizon} rounds is over: the policy goes on without its guarantee",
                 GuaranteeLapsed,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self._cascade(actions, self._rows, level)
-
-    def _cascade(self, actions: Floats | Region, trial: Index, level: Ints) -> Search:
-        """The optimistic actions of C_{t,ℓ} (lines 6–12), climbing a level wherever C′_{t,ℓ} is empty."""
-        found = optimise(actions, self._candidate(trial, level))
-        used, at = level.copy(), np.flatnonzero(found.values == -np.inf)
-        while at.size:
-            used[at] += 1
-            top = used[at] > self.levels  # all levels were empty: the widest global ellipsoid is left
-            for rows, confidence in ((at[~top], self._candidate), (at[top], self._global)):
-                if rows.size:
-                    part = actions[rows] if isinstance(actions, np.ndarray) else actions
-                    _write(found, rows, optimise(part, confidence(trial[rows], used[rows])))
-            at = at[found.values[at] == -np.inf]
-        return Search(found, used > level, used - level)
-
-    def _candidate(self, trial: Index, level: Ints) -> Intersection:
-        rows = (level - 1) * self._batch + trial
-        return Intersection(self._global(trial, level), Ellipsoid.around(self._level, self._gamma(trial, level), rows))
-
-    def _global(self, trial: Index, level: Ints) -> Ellipsoid:
-        rows = ALL if trial is self._rows else trial
-        return Ellipsoid.around(self._all, self._beta(trial, level), rows)
-
-    def _beta(self, trial: Index, level: Ints) -> Floats:
-        return self._beta_t(self._updates[trial] + 1) + self._beta_level[np.minimum(level, self.levels)]
-
-    def _gamma(self, trial: Index, level: Ints) -> Floats:
-        return self._gamma_t(self._updates[trial] + 1) + self._gamma_level[np.minimum(level, self.levels)]
-
-    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        levels, trial = np.arange(1, self.levels + 1), np.tile(self._rows, self.levels)  # all levels in one batch
-        offered = np.broadcast_to(actions, (self.levels, *actions.shape)).reshape(-1, *actions.shape[1:])
-        found = self._cascade(offered, trial, np.repeat(levels, self._batch)).optimum.maximisers
-        assert found is not None
-        shares = (found / found.sum(axis=1, keepdims=True)).reshape(self.levels, *actions.shape[:2])
-        return np.tensordot(self.level_probabilities(), shares, axes=1)
-
-    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        self._all.update(actions, rewards, weights)  # line 14
-        self._level.update(actions, rewards, weights, (level - 1) * self._batch + self._rows)  # lines 15–19
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        levels = {f"level_{name}": array for name, array in self._level.arrays().items()}
-        return self._all.arrays() | levels
 
 
 def _write(whole: Optimum, rows: Index, part: Optimum) -> None:

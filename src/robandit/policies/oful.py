@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from robandit.arrays import Floats
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.ridge import Ridge
 from robandit.policies import radius
-from robandit.policies.confidence import OneRadius
+from robandit.policies.base import Policy
+from robandit.policies.parts import Radius
 
 
 @dataclass(kw_only=True, eq=False)
-class OFUL(OneRadius):
+class OFUL(Policy[Ridge]):
     """Optimism over one ellipsoid with unit weights (Abbasi-Yadkori, Pál and Szepesvári 2011).
 
     Assumes clean rewards. Regret Õ(dR√T) with probability 1 − δ; no guarantee under corruption.
@@ -20,5 +24,16 @@ class OFUL(OneRadius):
     >>> policy.update(decision, reward=0.7)
     """
 
-    def _theory(self) -> Floats:
-        return radius.oful(self._setting, self._ridge.log_det)
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    radius: float | None = None
+
+    def start(self) -> Ridge:
+        self.width = Radius(partial(radius.oful, self.constants(self.delta)), self.radius_scale, self.radius)
+        return self.ridge()
+
+    def confidence(self, level: Ints) -> Ellipsoid:
+        return Ellipsoid.around(self.stats, self.width(self.stats.log_det))
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        self.stats.update(actions, rewards, weights)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 from math import inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from robandit.arrays import Floats
+from robandit.arrays import Floats, Ints
 
 _CHUNK = 4096  # values of t tabulated at a time: it takes about as long as a round
 
@@ -157,7 +158,7 @@ class Table:
         self._radius, self._scale = radius, scale
         self._number, self._chunk = -1, np.empty(0)
 
-    def __call__(self, t: NDArray[np.int64]) -> Floats:
+    def __call__(self, t: Ints) -> Floats:
         number = t // _CHUNK
         if (number != number[0]).any():
             return self._scale * self._radius(t.astype(float))
@@ -166,3 +167,21 @@ class Table:
             chunk = np.arange(self._number * _CHUNK, (self._number + 1) * _CHUNK, dtype=float)
             self._chunk = self._scale * self._radius(np.maximum(chunk, 1.0))
         return self._chunk[t % _CHUNK]
+
+
+class Alpha:
+    """α_t of Robust weighted OFUL as a function of t, eq. (eq:def:alpha), tabulated.
+
+    It grows by the same for every unit of corruption. The corruption is one number, or one for each trial.
+    """
+
+    def __init__(self, setting: Setting, corruption: ArrayLike) -> None:
+        self._setting, self._corruption = setting, corruption
+        self._clean = Table(partial(alpha, setting, corruption=0.0))
+
+    @cached_property
+    def _extra(self) -> Floats:
+        return alpha(self._setting, 1, self._corruption) - alpha(self._setting, 1, 0.0)
+
+    def __call__(self, t: Ints) -> Floats:
+        return self._clean(t) + self._extra

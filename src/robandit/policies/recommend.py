@@ -71,6 +71,6 @@ def _why(world: str, first: dict[str, Any], second: dict[str, Any]) -> str:
 
 @cache
 def evidence() -> dict[str, Any]:
-    """The scores of the arena, the best first in each world; `robandit arena` makes them again."""
+    """The scores of the arena, the best first in each world; `robandit arena race` makes them again."""
     found: dict[str, Any] = json.loads(files("robandit.policies").joinpath("evidence.json").read_text(encoding="utf-8"))
     return found

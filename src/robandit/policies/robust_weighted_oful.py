@@ -1,36 +1,59 @@
-"""Robust weighted OFUL: the paper's algorithm for a known amount of corruption."""
+"""Robust weighted OFUL: the paper's algorithm for a known amount of corruption.
+
+The file follows the pseudo-code of Algorithm 1 (label alg:2). SlowRobustWeightedOFUL in
+tests/policies/transcriptions.py is the same with nothing but loops and solves, and must make the same choices.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
-
-from robandit.arrays import Floats
-from robandit.inputs import read_corruption
+from robandit.arrays import Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import not_negative
 from robandit.policies import radius
-from robandit.policies.confidence import OneRadius, Weighted
+from robandit.policies.base import Policy
+from robandit.policies.parts import Radius, SigmaBar
 
 
 @dataclass(kw_only=True, eq=False)
-class RobustWeightedOFUL(Weighted, OneRadius):
-    """Weighted OFUL with an ellipsoid enlarged for corruption ``corruption`` = C (the paper's Algorithm alg:2).
+class RobustWeightedOFUL(Policy[Ridge]):
+    """Weighted OFUL with an ellipsoid enlarged for a known corruption C: Algorithm 1 (label alg:2).
 
     Assumes that C, in the units of eq. (def:corruption), is known. Regret Õ(C d√(Σσ_t²) + C R√(dT)) with
     probability 1 − δ, against an adversary that sees the action too (theorem thm:alg:1).
     """
 
     corruption: float | Sequence[float]
-    """C = Σ_t sup_a |r_t(a) − r′_t(a)| / (R + 1), or an upper bound on it; in a batch, one number or one per trial."""
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    radius: float | None = None
+    sigma_floor: float | None = None
 
-    def _start(self) -> None:
-        super()._start()
-        self.corruption = read_corruption(self.corruption, self._batch, self._single)
-        self._clean = radius.Table(partial(radius.alpha, self._setting, corruption=0.0))
-        # α_t grows by the same for every unit of corruption (eq. eq:def:alpha).
-        self._extra = radius.alpha(self._setting, 1, self.corruption) - radius.alpha(self._setting, 1, 0.0)
+    def start(self) -> Ridge:
+        if self.corruption is None:
+            not_negative("corruption", None)
+        floor = (self.noise_range + 1.0) / self.dim**0.5
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_floor = self.sigma_bar.floor
+        theory = radius.Alpha(self.constants(self.delta, self.sigma_floor), self.corruption)
+        self.alpha = Radius(theory, self.radius_scale, self.radius)
+        return self.ridge()  # Algorithm 1 (alg:2), line 1: Σ_1 = λI, μ_1 = 0, b_1 = 0
 
-    def _theory(self) -> Floats:
-        return np.asarray(self._clean(self._updates + 1) + self._extra)
+    # Line 3: `choose` is given the decision set D_t.
+
+    def confidence(self, level: Ints) -> Ellipsoid:
+        """C_t = {μ : ‖μ − μ_t‖_{Σ_t} ≤ α_t}, eq. (eq:def:ct)."""
+        return Ellipsoid.around(self.stats, self.alpha(self.t))  # line 4
+
+    # Line 5: `choose` plays argmax_{a ∈ D_t} max_{μ ∈ C_t} ⟨a, μ⟩, and `update` brings r_t and σ_t.
+
+    def weights(self, sigma: Floats) -> Floats:
+        """1/σ̄_t² with σ̄_t = max{(R + 1)/√d, σ_t}."""
+        return self.sigma_bar(sigma) ** -2.0  # line 6
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        """Σ_{t+1} = Σ_t + a_t a_tᵀ/σ̄_t², b_{t+1} = b_t + r_t a_t/σ̄_t², μ_{t+1} = Σ_{t+1}⁻¹ b_{t+1}."""
+        self.stats.update(actions, rewards, weights)  # line 7

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robandit.arrays import Floats, Ints
+from robandit.arrays import Bools, Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
-from robandit.geometry.regions import Region, optimise
 from robandit.inputs import integer
-from robandit.policies.base import Search
-from robandit.policies.master import RobustMaster, draw, shares
+from robandit.policies.base import Policy, Search
+from robandit.policies.master import BaseRadii, Bases, base_corruptions, draw, mixed_chances, optimistic_shares
+from robandit.policies.parts import Levels, SigmaBar
 
-_STEPS = 100  # of the search for the multiplier; it takes about six
-_CLOSE = 1e-14  # of a sum of probabilities to one, before they are divided by it
+_STEPS = 100  # the most steps of the search for the multiplier; it takes about six
+_CLOSE = 1e-14  # how close to one a sum of probabilities must come before they are divided by it
+
+
+@dataclass(kw_only=True)
+class Past(Bases):
+    """The bases with some of their past selves, and what CORRAL thinks of them."""
+
+    p: Floats
+    """The master's distribution over the bases, (B, M)."""
+    rate: Floats
+    """η_j of every base, (B, M)."""
+    rho: Floats
+    """The threshold of 1/p̄_j at which a base's rate is raised, (B, M)."""
+    again: Ints
+    """The base whose step 2 is next, (B,); 0 for a step 1."""
+    past_root: Floats
+    past_mean: Floats
+    past_radius: Floats
+    """The ellipsoids of past selves: row s·(M·B) + r is snapshot s of base row r."""
 
 
 @dataclass(kw_only=True, eq=False)
-class StochasticCorral(RobustMaster):
+class StochasticCorral(Policy[Past]):
     """CORRAL (Agarwal et al. 2017) over smoothed bases (Pacchiano et al. 2020), as in the paper's section 7.
 
     Each of its rounds takes two. In step 1 a base that is drawn plays and learns; in step 2 it plays once more as one
@@ -29,103 +46,140 @@ class StochasticCorral(RobustMaster):
     `level` beyond M means step 2 of base level − M. Assumes no knowledge of the corruption, and decision sets that are
     drawn independently; regret Õ(C²d²R√T) by the paper's section 7. Of the past selves a uniform sample of
     ``snapshots`` is kept: each draw is still uniform on the past, but draws of different rounds are not independent.
-    The published factor 2 on the loss is left to the rate.
+    The published factor 2 on the loss is left to the rate. Losses are weighted by the probabilities at the time of
+    learning: feedback should come promptly.
     """
 
+    horizon: int
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    sigma_floor: float | None = None
+    base_corruptions: Sequence[float] | None = None
+    """The corruption that each base is told; 0, 1, 2, 4, … up to 2T by default."""
     snapshots: int = 8
     """How many of its past selves a base keeps."""
 
-    def _start(self) -> None:
-        super()._start()
+    cost = 2.0
+
+    def start(self) -> Past:
         self.snapshots = integer("snapshots", self.snapshots, least=1)
-        m, rounds = self._bases, max(2, ceil(self.horizon / 2))
-        self._mix, self._raise = 1.0 / rounds, exp(1.0 / log(rounds))  # γ and β
-        self._p: Floats = np.full((self._batch, m), 1.0 / m)
-        self._rate: Floats = np.full((self._batch, m), sqrt(m / self.horizon))  # η_j
-        self._rho: Floats = np.full((self._batch, m), 2.0 * m)
-        self._again: Ints = np.zeros(self._batch, np.int64)  # the base whose step 2 is next; 0 for a step 1
-        past = self.snapshots * m * self._batch  # row s·(M·B) + r is snapshot s of base row r
-        self._past_root: Floats = np.zeros((past, self.dim, self.dim))
-        self._past_mean: Floats = np.zeros((past, self.dim))
-        self._past_radius: Floats = np.zeros(past)
-        self._slots, self._selves = self._own_stream(key=1), self._own_stream(key=2)
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=(self.noise_range + 1.0) / self.dim**0.5)
+        self.sigma_floor = self.sigma_bar.floor
+        told = self.base_corruptions = base_corruptions(self.base_corruptions, self.horizon)
+        self.base_radii = BaseRadii(self.constants(self.delta, self.sigma_floor), told, self.radius_scale)
+        self.layout = Levels(len(told), self.batch)
+        rounds = max(2, ceil(self.horizon / 2))
+        self.mix, self.raised = 1.0 / rounds, exp(1.0 / log(rounds))  # γ and β
+        self._slots, self._selves = self.own_stream(key=1), self.own_stream(key=2)
+        shape, past = (self.batch, len(told)), self.snapshots * self.layout.size
+        return Past(
+            ridge=self.ridge(rows=self.layout.size),
+            counts=np.zeros(self.layout.size, np.int64),
+            p=np.full(shape, 1.0 / len(told)),
+            rate=np.full(shape, sqrt(len(told) / self.horizon)),
+            rho=np.full(shape, 2.0 * len(told)),
+            again=np.zeros(self.batch, np.int64),
+            past_root=np.zeros((past, self.dim, self.dim)),
+            past_mean=np.zeros((past, self.dim)),
+            past_radius=np.zeros(past),
+        )
+
+    @property
+    def bases(self) -> int:
+        """M, the number of bases."""
+        return self.layout.count
 
     @property
     def levels(self) -> int:
-        return 2 * self._bases
+        """M for step 1, and M more for step 2."""
+        return 2 * self.bases
+
+    def probabilities(self) -> Floats:
+        """The probability with which each base is drawn, (M,); in a batch (B, M)."""
+        return self._odds()[0] if self._single else self._odds()
 
     def _odds(self) -> Floats:
-        return (1.0 - self._mix) * self._p + self._mix / self._bases
+        return (1.0 - self.mix) * self.stats.p + self.mix / self.bases
 
-    def _draw_level(self, uniform: Floats) -> Ints:
-        return np.where(self._again > 0, self._again + self._bases, draw(self._odds(), uniform))
+    def draw_level(self, uniform: Floats) -> Ints:
+        again = self.stats.again
+        return np.where(again > 0, again + self.bases, draw(self._odds(), uniform))
 
-    def _search(self, actions: Floats | Region, level: Ints) -> Search:
-        base = (level - 1) % self._bases + 1
+    def confidence(self, level: Ints) -> Ellipsoid:
+        """The ellipsoids by which these bases act: their present one, or in step 2 one of the past."""
+        base = (level - 1) % self.bases + 1
         kept = self._kept(base)
-        chosen = (self._selves.at(self._round + 1) * np.maximum(kept, 1)).astype(np.int64)
-        acting = self._acting(base, chosen, (level > self._bases) & (kept > 0))
-        return Search(optimise(actions, acting), self._never, self._zeros)
+        chosen = (self._selves.at(self.rounds + 1) * np.maximum(kept, 1)).astype(np.int64)
+        return self._acting(base, chosen, (level > self.bases) & (kept > 0))
+
+    def estimate(self) -> Ellipsoid:
+        """The ellipsoid of the base that has learnt most."""
+        return self.copied(self._present(self.layout.fullest(self.stats.counts)))
+
+    def _present(self, base: Ints) -> Ellipsoid:
+        rows = self.layout.rows(base, self.rows)
+        return Ellipsoid.around(self.stats.ridge, self.base_radii(base, self.stats.counts[rows] + 1), rows)
 
     def _kept(self, base: Ints) -> Ints:
         """How many past selves of these bases there are, (B,)."""
-        return np.minimum(self._counts[self._place(base)], self.snapshots)
+        return np.minimum(self.stats.counts[self.layout.rows(base, self.rows)], self.snapshots)
 
-    def _acting(self, base: Ints, snapshot: Ints, past: NDArray[np.bool_]) -> Ellipsoid:
+    def _acting(self, base: Ints, snapshot: Ints, past: Bools) -> Ellipsoid:
         """The ellipsoids of these bases: their present one, or one of the past."""
-        now = self._ellipsoid(base)
-        rows = (snapshot * self._bases * self._batch + self._place(base))[past]
+        now, stats = self._present(base), self.stats
+        rows = (snapshot * self.layout.size + self.layout.rows(base, self.rows))[past]
         for held, before in (
-            (now.center, self._past_mean),
-            (now.root, self._past_root),
-            (now.radius, self._past_radius),
+            (now.center, stats.past_mean),
+            (now.root, stats.past_root),
+            (now.radius, stats.past_radius),
         ):
             held[past] = before[rows]  # `now` is a copy
         return now
 
-    def _chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        first = super()._chances(actions)
-        base = np.maximum(self._again, 1)
+    def chances(self, actions: Floats, search: Search | None = None) -> Floats:
+        first = mixed_chances(self._odds(), actions, self._present)
+        base = np.maximum(self.stats.again, 1)
         kept, second = self._kept(base), np.zeros(first.shape)
         for snapshot in range(self.snapshots):
-            held = self._acting(base, np.full(self._batch, snapshot), snapshot < kept)
+            held = self._acting(base, np.full(self.batch, snapshot), snapshot < kept)
             share = np.where(snapshot < np.maximum(kept, 1), 1.0 / np.maximum(kept, 1), 0.0)
-            second += share[:, None] * shares(actions, held)
-        return np.where((self._again > 0)[:, None], second, first)
+            second += share[:, None] * optimistic_shares(actions, held)
+        return np.where((self.stats.again > 0)[:, None], second, first)
 
-    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        seen, first = weights > 0.0, level <= self._bases
-        base = (level - 1) % self._bases + 1
+    def weights(self, sigma: Floats) -> Floats:
+        return self.sigma_bar(sigma) ** -2.0
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        seen, first = weights > 0.0, level <= self.bases
+        base = (level - 1) % self.bases + 1
         self._remember(base, seen & first)
-        self._teach(actions, rewards, weights * first, base)
+        self.stats.teach(actions, rewards, weights * first, self.layout.rows(base, self.rows))
         if (seen & ~first).any():
-            loss = np.clip(0.5 - 0.5 * rewards / self._reach, 0.0, 1.0)
+            loss = np.clip(0.5 - 0.5 * rewards / self.reach, 0.0, 1.0)
             self._step(base, loss, seen & ~first)
-        self._again[seen] = np.where(first, base, 0)[seen]
+        self.stats.again[seen] = np.where(first, base, 0)[seen]
 
-    def _remember(self, base: Ints, which: NDArray[np.bool_]) -> None:
+    def _remember(self, base: Ints, which: Bools) -> None:
         """Put the selves that played in a uniform sample of their base's past: reservoir sampling."""
-        place, number = self._place(base), self._counts[self._place(base)] + 1
-        slot = (self._slots.at_each(self._counts.reshape(self._bases, -1).sum(axis=0)) * number).astype(np.int64)
+        stats, place = self.stats, self.layout.rows(base, self.rows)
+        number = stats.counts[place] + 1
+        slot = (self._slots.at_each(self.layout.apart(stats.counts).sum(axis=0)) * number).astype(np.int64)
         slot = np.where(number <= self.snapshots, number - 1, slot)
         which = which & (slot < self.snapshots)
-        rows, now = (slot * self._bases * self._batch + place)[which], place[which]
-        self._past_root[rows], self._past_mean[rows] = self._base.root[now], self._base.mean[now]
-        self._past_radius[rows] = self._base_radii(base)[which]
+        rows, now = (slot * self.layout.size + place)[which], place[which]
+        stats.past_root[rows], stats.past_mean[rows] = stats.ridge.root[now], stats.ridge.mean[now]
+        stats.past_radius[rows] = self.base_radii(base, number)[which]
 
-    def _step(self, base: Ints, loss: Floats, which: NDArray[np.bool_]) -> None:
+    def _step(self, base: Ints, loss: Floats, which: Bools) -> None:
         """Mirror descent with the loss of the base that played, in these trials; and CORRAL's rule for the rates."""
-        losses = np.zeros(self._p.shape)
-        losses[self._rows, base - 1] = loss / self._odds()[self._rows, base - 1]
-        self._p[which] = log_barrier_step(self._p[which], self._rate[which], losses[which])
+        stats = self.stats
+        losses = np.zeros(stats.p.shape)
+        losses[self.rows, base - 1] = loss / self._odds()[self.rows, base - 1]
+        stats.p[which] = log_barrier_step(stats.p[which], stats.rate[which], losses[which])
         inverse = 1.0 / self._odds()
-        rare = which[:, None] & (inverse > self._rho)
-        self._rho[rare] = 2.0 * inverse[rare]
-        self._rate[rare] *= self._raise
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        own = ("p", "rate", "rho", "again", "past_root", "past_mean", "past_radius")
-        return super()._arrays() | {name: getattr(self, f"_{name}") for name in own}
+        rare = which[:, None] & (inverse > stats.rho)
+        stats.rho[rare] = 2.0 * inverse[rare]
+        stats.rate[rare] *= self.raised
 
 
 def log_barrier_step(p: Floats, rate: Floats, loss: Floats) -> Floats:

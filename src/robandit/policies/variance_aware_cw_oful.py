@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from robandit.arrays import Floats, Ints
-from robandit.inputs import integer
+from robandit.arrays import TINY, Floats, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.ridge import Ridge
 from robandit.policies import radius
-from robandit.policies.confidence import Weighted
-from robandit.policies.cw_oful import Told
+from robandit.policies.base import Policy
+from robandit.policies.parts import Radius, SigmaBar, total_lies
 
 
 @dataclass(kw_only=True, eq=False)
-class VarianceAwareCWOFUL(Weighted, Told):
+class VarianceAwareCWOFUL(Policy[Ridge]):
     """Optimism with weights 1/σ̄², σ̄² = max{σ², σ_floor², (R + C)/√d · ‖a‖_{Σ⁻¹}}.
 
     Our own combination of Weighted OFUL and CW-OFUL: docs/rivals.md derives its radius; there is no published proof.
     Meant for known bounds σ_t and an adversary that sees the action. With C unknown, √T stands for it.
     """
 
-    def _paper_floor(self) -> float:
-        return self.noise_range / integer("horizon", self.horizon, least=1) ** 0.5
+    horizon: int
+    corruption: float | Sequence[float] | None
+    delta: float = 0.05
+    radius_scale: float = 1.0
+    radius: float | None = None
+    sigma_floor: float | None = None
 
-    def _start(self) -> None:
-        super()._start()
-        self._slope = (self.noise_range + self._spent) / self.dim**0.5
+    def start(self) -> Ridge:
+        floor = self.noise_range / self.horizon**0.5
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_floor = self.sigma_bar.floor
+        lies = total_lies(self.corruption, self.noise_range, self.horizon)
+        self.slope = (self.noise_range + lies) / self.dim**0.5
+        theory = partial(radius.variance_aware_cw_oful, self.constants(self.delta, self.sigma_floor), corruption=lies)
+        self.width = Radius(theory, self.radius_scale, self.radius)
+        return self.ridge()
 
-    def _theory(self) -> Floats:
-        return radius.variance_aware_cw_oful(self._setting, self._updates + 1, self._spent)
+    def confidence(self, level: Ints) -> Ellipsoid:
+        return Ellipsoid.around(self.stats, self.width(self.t))
 
-    def _learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+    def weights(self, sigma: Floats) -> Floats:
+        return self.sigma_bar(sigma) ** -2.0
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         # weights are 1/max{σ, σ_floor}², or 0 where there is no reward
-        most = 1.0 / np.maximum(self._slope * self._ridge.widths(actions), 1e-300)
-        self._ridge.update(actions, rewards, np.minimum(weights, most))
+        most = 1.0 / np.maximum(self.slope * self.stats.widths(actions), TINY)
+        self.stats.update(actions, rewards, np.minimum(weights, most))

@@ -1,1 +1,1 @@
-"""Every policy under every attack, and what came of it."""
+"""Experiments beyond the paper: every policy under every attack, and our own policy on trial."""

@@ -1,12 +1,13 @@
-"""The corruption monitor on trial: how often it accuses the innocent, how much of a true corruption it proves."""
+"""The corruption monitor on trial: how often it raises a false alarm, and how much corruption it proves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robandit.experiments.arena.page import table_lines
-from robandit.experiments.paper.theory import clopper_pearson
+from robandit.arrays import TINY
+from robandit.experiments.intervals import clopper_pearson
+from robandit.figures.tables import markdown
 from robandit.lab.attacks import ATTACKS
 from robandit.lab.summary import Proof, proofs
 
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from pyarrow import Table
 
 DELTA = 0.05
-"""The monitor's, by default."""
+"""The δ of the monitor, its default."""
 LOOKS = 24
-"""Checkpoints of a run. The monitor looks at most of them: those that are a quarter later than its last look."""
+"""The checkpoints of a run. The monitor looks at those that are at least a quarter later than its last look."""
 POLICIES: Sequence[Mapping[str, Any]] = ({"name": "oful", "radius_scale": 0.25}, {"name": "sceptic"})
-"""Both learn from what they are told, so that a liar also decides what is played next."""
+"""The policies. Both learn from corrupted rewards, so an attack also changes what is played next."""
 
-# Level. Every environment in which rewards are linear; μ* random, so that it is another one in every trial.
+# Level: every environment with linear rewards. μ* is random, so every trial has another one.
 
 _SMALL = {"dim": 5, "actions": 10, "parameter": "random"}
 INNOCENT: Mapping[str, Mapping[str, Any]] = {
@@ -35,9 +36,9 @@ INNOCENT: Mapping[str, Mapping[str, Any]] = {
     "late and lost rewards": {"name": "delayed", **_SMALL},
 }
 BUDGET = 40.0
-"""Of every attack, where its corruption must not be exceeded; the flips go on until it is spent."""
+"""The budget of every attack in the runs on truth. Flips go on until it is spent."""
 
-# Power: d = 20, the noise declared as 0.05.
+# Power: d = 20, and the noise is declared as 0.05.
 
 POWER_ROUNDS, NOISY_ROUNDS = 1500, 10_000
 FLIPS: Sequence[int] = (5, 15, 30, 90, 450)
@@ -47,14 +48,14 @@ NOISY: Mapping[str, Mapping[str, Any]] = {
     f"d = {dim}": {"name": "fresh", "dim": dim, "sigma_low": 0.5, "sigma_high": 0.5, "noise": "two-point"}
     for dim in (5, 20)
 }
-"""Noise of ±1/2, the most there can be at R = 1/2."""
+"""Worlds with noise of ±1/2, the largest possible at R = 1/2."""
 NOISY_FLIPS: Sequence[int] = (100, 300, 1000, 3000)
 TURNS: Sequence[float] = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 90.0)
-"""Degrees by which μ* drifts within the run, which nobody corrupts."""
+"""How many degrees μ* turns within a run that nobody corrupts."""
 
 
 def _attack(name: str, rounds: int, budget: float = BUDGET) -> dict[str, Any]:
-    """An attack of the zoo with this budget."""
+    """The settings of an attack with this budget."""
     more = {"flip": {"rounds": rounds}, "late": {"begin": rounds // 2 + 1}}
     return {"name": name, "budget": budget, **more.get(name, {})}
 
@@ -66,7 +67,7 @@ def _config(worlds: Mapping[str, Mapping[str, Any]], attacks: Sequence[Any], **m
 
 
 def configs(*, rounds: int, trials: int, seed: int) -> dict[str, dict[str, Any]]:
-    """The runs of the study by name. ``trials`` are those of each innocent world; others have a fifth."""
+    """The settings of the runs by name. Uncorrupted worlds have ``trials`` each; other runs have a fifth or less."""
     few = max(1, trials // 5)
     one = {"policies": list(POLICIES[:1])}
     zoo = [name for name in ATTACKS if name != "none"]
@@ -96,7 +97,7 @@ def configs(*, rounds: int, trials: int, seed: int) -> dict[str, dict[str, Any]]
 
 
 class Share(NamedTuple):
-    """So many of so many trials, with the 95 % Clopper–Pearson interval."""
+    """How many trials were hit. In words it comes with its 95 % Clopper–Pearson interval."""
 
     hits: int
     trials: int
@@ -107,7 +108,7 @@ class Share(NamedTuple):
 
 
 def shares(table: Table) -> dict[str, tuple[Share, Share]]:
-    """In each environment: false alarms, and trials in which more was proved than there was; and over all, at last."""
+    """False alarms and trials in which too much was proved, in each environment and, last, in all of them."""
     found: dict[str, list[Proof]] = {}
     for case, policies in proofs(table).items():
         found.setdefault(case.environment, []).extend(policies.values())
@@ -122,39 +123,35 @@ def shares(table: Table) -> dict[str, tuple[Share, Share]]:
 
 
 def breached(share: Share, delta: float = DELTA) -> bool:
-    """Whether so many can't be by chance what δ allows."""
+    """Whether there are more hits than δ allows, beyond chance."""
     return share.trials > 0 and clopper_pearson(share.hits, share.trials)[0] > delta
 
 
 def text(tables: Mapping[str, Table], command: str) -> str:
     """All tables in Markdown."""
-    lines = [f"`{command}`", "", f"**Level**, δ = {DELTA:g}: trials that nobody corrupted, and those with an alarm", ""]
-    level = shares(tables["level"])
-    lines += table_lines(["", "false alarms (95 % interval)"], [(name, alarms) for name, (alarms, _) in level.items()])
-    lines += [
-        "",
-        f"**Truth**: trials under each attack of the zoo, C = {BUDGET:g}, in which more was proved than there was",
-        "",
-    ]
-    truth = shares(tables["truth"])
-    lines += table_lines(
-        ["", "more than the truth (95 % interval)"], [(name, wrong) for name, (_, wrong) in truth.items()]
-    )
-    lines += [
-        "",
-        f"**Power**, noise declared as 0.05, d = 20, {POWER_ROUNDS} rounds, the first k flipped",
-        "",
-        *_proof_lines(tables["power"]),
-    ]
-    lines += ["", "**Power under every attack**, fresh sets, OFUL", "", *_zoo_lines(tables["zoo"])]
-    lines += [
-        "",
-        f"**Power with noise ±1/2**, fresh sets, {NOISY_ROUNDS} rounds, OFUL",
-        "",
-        *_proof_lines(tables["noisy"]),
-    ]
-    lines += ["", "**Drift**: alarms where nobody lies, but μ* turns by so much within the run", ""]
-    lines += table_lines(["μ* turns by", "alarms", "proved"], list(_drift_rows(tables["drift"])))
+    level, truth = shares(tables["level"]), shares(tables["truth"])
+    false_alarms = [(name, str(alarms)) for name, (alarms, _) in level.items()]
+    too_much = [(name, str(wrong)) for name, (_, wrong) in truth.items()]
+    drift = list(_drift_rows(tables["drift"]))
+    parts = {
+        f"**Level**, δ = {DELTA:g}: how many trials without corruption raise an alarm": markdown(
+            ["", "false alarms (95 % interval)"], false_alarms
+        ),
+        f"**Truth**: in how many trials under each attack, C = {BUDGET:g}, more is proved than there was": markdown(
+            ["", "more than the truth (95 % interval)"], too_much
+        ),
+        f"**Power**, noise declared as 0.05, d = 20, {POWER_ROUNDS} rounds, the first k flipped": _proof_lines(
+            tables["power"]
+        ),
+        "**Power under every attack**, fresh sets, OFUL": _zoo_lines(tables["zoo"]),
+        f"**Power with noise ±1/2**, fresh sets, {NOISY_ROUNDS} rounds, OFUL": _proof_lines(tables["noisy"]),
+        "**Drift**: alarms without lies, where μ* turns within the run": markdown(
+            ["μ* turns by", "alarms", "proved"], drift
+        ),
+    }
+    lines = [f"`{command}`"]
+    for title, table in parts.items():
+        lines += ["", title, "", *table]
     return "\n".join(lines) + "\n"
 
 
@@ -164,7 +161,7 @@ def _proof_lines(table: Table) -> list[str]:
         for policy, found in policies.items():
             amounts = f"{found.proved:.2f} of {found.played:.1f}"
             rows.append((case.environment, policy, f"{found.lies:.0f}", amounts, _part(found), _alarms(found)))
-    return table_lines(["", "policy", "lies", "proved of Σ\\|c\\|", "share", "alarms"], rows)
+    return markdown(["", "policy", "lies", "proved of Σ\\|c\\|", "share", "alarms"], rows)
 
 
 def _zoo_lines(table: Table) -> list[str]:
@@ -176,7 +173,7 @@ def _zoo_lines(table: Table) -> list[str]:
     for attack, cells in found.items():
         row = [f"{p.lies:.0f}, {p.played:.1f}, {_part(p)}, {_alarms(p)}" for _, p in sorted(cells.items())]
         rows.append([attack, *row])
-    return table_lines(header, rows)
+    return markdown(header, rows)
 
 
 def _drift_rows(table: Table) -> Iterator[tuple[str, str, str]]:
@@ -197,11 +194,11 @@ def _alarms(found: Proof) -> str:
 
 
 def picture(tables: Mapping[str, Table]) -> Figure:
-    """What is proved against the number of lies: flips in both worlds, and every attack on fresh sets."""
+    """The proved share of the corruption against the number of lies, for flips in both worlds and for all attacks."""
     from robandit.figures.pictures import FONT, log_panels, style
 
     figure, (left, right) = log_panels(
-        ["flips", "every attack, fresh sets"], [("rounds that were lied about", "proved share of Σ|c|")] * 2, height=4.8
+        ["flips", "every attack, fresh sets"], [("rounds with a lie", "proved share of Σ|c|")] * 2, height=4.8
     )
     lines: dict[str, list[tuple[float, float]]] = {}
     for case, policies in proofs(tables["power"]).items():
@@ -211,7 +208,7 @@ def picture(tables: Mapping[str, Table]) -> Figure:
     lines = {}
     for case, policies in proofs(tables["zoo"]).items():
         found = next(iter(policies.values()))
-        lines.setdefault(case.attack, []).append((found.lies, found.proved / max(found.played, 1e-300)))
+        lines.setdefault(case.attack, []).append((found.lies, found.proved / max(found.played, TINY)))
     _draw(right, lines, style)
     for axes in (left, right):
         axes.set(yscale="linear", ylim=(0.0, None))

@@ -1,35 +1,35 @@
-"""What the arena found, in words and tables: one list of sections, as a page and as Markdown."""
+"""The findings of the arena in words, tables and pictures, as HTML and as Markdown."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from robandit.experiments.arena.pictures import heat_map, marked, price, short_number
+from robandit.experiments.arena.pictures import heat_map, marked, price
 from robandit.experiments.arena.race import (
     CLEAN,
     OFUL,
-    Cell,
     Cells,
-    Field,
-    Ratio,
+    Entrants,
     Score,
     Standing,
     at_the_edge,
     best,
     cells,
-    geometric_ratio,
     of_world,
     relative,
     scores,
     standings,
 )
 from robandit.experiments.arena.times import Times
+from robandit.experiments.intervals import geometric_ratio, plus_minus, ratio_words
 from robandit.experiments.tune import SEED, Tuned
+from robandit.figures import tables
 from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
+from robandit.figures.numbers import span, two_digits
 from robandit.lab.summary import Case
 
 if TYPE_CHECKING:
@@ -46,47 +46,52 @@ LEAD = (
 
 @dataclass(frozen=True)
 class Drawn(Picture):
-    """A picture with the name of its file."""
+    """A picture that is also saved as a file."""
 
     name: str = ""
+    """The name of the file."""
 
 
 class Story(NamedTuple):
-    """All that the page tells of."""
+    """All that the page reports."""
 
     found: Cells
-    field: Field
+    entrants: Entrants
     tuned: Mapping[str, Tuned]
+    """The tuning of each world."""
     times: Times
     config: Mapping[str, Any]
-    """Of the evaluations together."""
+    """The settings of the evaluations of all worlds."""
     command: str
+    """The command that makes the page."""
 
 
 class Pages(NamedTuple):
-    """The same content in each form."""
+    """The same content in several forms."""
 
     figures: Mapping[str, Figure]
-    """By the name of the file."""
+    """The figures by the name of their file."""
     markdown: str
     html: str
     answer: str
-    """For the terminal: the verdict, the leaderboard, and what to be wary of."""
+    """The text for the terminal: the verdict, the leaderboard and the warnings."""
 
 
 def all_cells(results: Sequence[Result]) -> Cells:
-    """The scenarios of all worlds."""
+    """The results in the scenarios of all worlds."""
     found: Cells = {}
     for result in results:
         found |= cells(result.table)
     return found
 
 
-def tell(results: Sequence[Result], field: Field, tuned: Mapping[str, Tuned], times: Times, command: str) -> Pages:
-    """All of it, from the evaluations of the worlds."""
+def tell(
+    results: Sequence[Result], entrants: Entrants, tuned: Mapping[str, Tuned], times: Times, command: str
+) -> Pages:
+    """The pages, from the evaluation of each world."""
     found = all_cells(results)
     config = {**results[0].config, "environments": [world for one in results for world in one.config["environments"]]}
-    parts = sections(Story(found, field, tuned, times, config, command))
+    parts = sections(Story(found, entrants, tuned, times, config, command))
     figures = {block.name: block.figure for part in parts for block in part.body if isinstance(block, Drawn)}
     text, grid = parts[0].body[:2]
     answer = "\n\n".join([_block(text), _block(grid), *edge_words(tuned)])
@@ -94,10 +99,10 @@ def tell(results: Sequence[Result], field: Field, tuned: Mapping[str, Tuned], ti
 
 
 def sections(story: Story) -> list[Section]:
-    """The page's content."""
+    """The sections of the page."""
     return [
         _answer(story),
-        *(_world(story, number, world) for number, world in enumerate(story.field.environments, 1)),
+        *(_world(story, number, world) for number, world in enumerate(story.entrants.environments, 1)),
         _policies(story),
         _tuning(story),
         _settings(story),
@@ -105,8 +110,8 @@ def sections(story: Story) -> list[Section]:
 
 
 def markdown(parts: Sequence[Section]) -> str:
-    """The sections as Markdown, beside the files of the pictures."""
-    text = [f"# {TITLE}", LEAD]
+    """The sections as Markdown, which links to the files of the pictures."""
+    text = [f"# {TITLE}", wrapped(LEAD)]
     for part in parts:
         text += [f"## {part.title}", *map(_block, part.body)]
     return "\n\n".join(text) + "\n"
@@ -115,75 +120,56 @@ def markdown(parts: Sequence[Section]) -> str:
 def _block(block: Block) -> str:
     match block:
         case Text():
-            return block.text
+            return wrapped(block.text)
         case Command():
             return f"```\n{block.text}\n```"
         case Drawn():
-            return f"![{block.caption}]({block.name})"
+            return wrapped(f"![{block.caption}]({block.name})")
         case Grid():
-            return "\n".join([block.caption, "", *table_lines(block.header, block.rows)])
+            rows = [[str(cell) for cell in row] for row in block.rows]
+            return "\n".join([wrapped(block.caption), "", *tables.markdown(block.header, rows)])
         case Facts():
-            return "\n".join(f"- {name}: {value}" for name, value in block.facts.items())
+            return "\n".join(wrapped(f"- {name}: {value}", "  ") for name, value in block.facts.items())
     raise TypeError(f"no Markdown for {block!r}")
 
 
-def table_lines(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """A table's lines in Markdown."""
-    return [f"| {' | '.join(map(str, row))} |" for row in [header, ["---"] * len(header), *rows]]
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph in lines of at most 100 characters; those after the first are indented."""
+    return fill(text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-# Words for numbers and scenarios.
+# Words for scenarios.
 
 
 def name_of(case: Case) -> str:
+    """The attack of a scenario and its C."""
     return "no attack" if case.attack == CLEAN else f"{case.attack}, C = {case.corruption:g}"
-
-
-def ratio_words(ratio: Ratio) -> str:
-    """A ratio and its interval; from one trial there is none."""
-    value, low, high = map(_number, ratio)
-    return value if isnan(ratio.low) else f"{value} [{low}, {high}]"
-
-
-def plus_minus(ratio: Ratio) -> str:
-    """The same for an interval that is symmetric, shorter."""
-    value, half = _number(ratio.value), short_number(ratio.high - ratio.value) if ratio.high > ratio.value else "0"
-    return value if isnan(ratio.low) else f"{value} ± {half}"
-
-
-def _number(value: float) -> str:
-    """Three digits; no regret is below 0, whatever its interval says."""
-    return f"{max(value, 0.0):.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
-
-
-def _times(factor: float) -> str:
-    return f"{short_number(factor)} times"
 
 
 # Which policy?
 
 
 def _answer(story: Story) -> Section:
-    rows, told = scores(story.found), story.field.told
-    words = (
-        "All regrets are relative to that of the clean oracle: the same tuned OFUL, in the same world and trials, "
-        "shown only uncorrupted rewards. So 1 is what tuned OFUL would have lost without any attack. Policies are "
-        "ranked by the geometric mean over all attacks, levels and worlds, in which twice the regret counts the same "
-        "wherever it is; the mean and the worst scenario stand beside it. A policy with a dagger is told the attack's "
-        "C, which nobody is outside of a simulation: it has no rank. Intervals are of 95 %, paired over trials. "
-        "The microseconds of a round, choosing and learning, were measured on one machine; they are in "
-        "`arena-times.json`, with how."
-    )
-    grid = leaderboard(
-        rows, told, _mean_times(story), "All worlds: regret relative to the clean oracle's.", worlds=True
-    )
+    rows, told = scores(story.found), story.entrants.told
+    caption = "All worlds: regret relative to the clean oracle's."
+    grid = leaderboard(rows, told, _mean_times(story), caption, worlds=True)
     caption = "The price of robustness on clean data, against the regret under attack: geometric means over all worlds."
     picture = Drawn(price(rows, told), caption, name="arena-price.png")
-    return Section("Which policy?", [Text(verdict(story.found, rows, told)), grid, Text(words), picture])
+    return Section("Which policy?", [Text(verdict(story.found, rows, told)), grid, Text(MEASURE), picture])
+
+
+MEASURE = (
+    "All regrets are relative to that of the clean oracle: the same tuned OFUL, in the same world and trials, shown "
+    "only uncorrupted rewards. So 1 is what tuned OFUL loses without any attack. Policies are ranked by the geometric "
+    "mean over all attacks, levels and worlds, which counts twice the regret the same everywhere. The mean and the "
+    "worst scenario stand beside it. A policy with a dagger is told the attack's C, which is unknown outside a "
+    "simulation, so it has no rank. Intervals are of 95 %, paired over trials. The microseconds per round, for "
+    "choosing and learning, were measured on one machine; `arena-times.json` says how."
+)
 
 
 def verdict(found: Cells, rows: Sequence[Score], told: Collection[str]) -> str:
-    """The answer in three sentences, of the policies that are not told C."""
+    """The answer in three sentences, about the policies that are not told C."""
     fair = [row for row in rows if row.policy not in told]
     first, safest = fair[0], min(fair, key=lambda row: row.worst.value)
     cheapest = min(fair, key=lambda row: row.price.value)
@@ -198,7 +184,7 @@ def verdict(found: Cells, rows: Sequence[Score], told: Collection[str]) -> str:
 
 
 def _told_apart(found: Cells, one: str, other: str) -> bool:
-    """Whether the interval of the ratio of their scores leaves out 1."""
+    """Whether the interval of the ratio of their scores excludes 1."""
     hostile = [policies for case, policies in found.items() if case.attack != CLEAN]
     ratio = geometric_ratio([(policies[other].regret, policies[one].regret) for policies in hostile])
     return ratio.low > 1.0
@@ -211,7 +197,7 @@ def _place(case: Case) -> str:
 def leaderboard(
     rows: Sequence[Score], told: Collection[str], times: Mapping[str, float], caption: str, *, worlds: bool = False
 ) -> Grid:
-    """The scores as a table, the best first; those who are told C have no rank."""
+    """The scores as a table, the best policy first. Policies told C have no rank."""
     header = ["policy", "rank", "under attack", "mean", "worst", "which is", "on clean data", "µs per round"]
     ranks = {row.policy: rank for rank, row in enumerate((row for row in rows if row.policy not in told), 1)}
     lines: list[list[object]] = [
@@ -239,38 +225,34 @@ def _mean_times(story: Story) -> dict[str, float]:
 
 
 def _world(story: Story, number: int, world: str) -> Section:
-    found, told = of_world(story.found, world), story.field.told
+    found, told = of_world(story.found, world), story.entrants.told
     rows = scores(found)
     clean = next(policies for case, policies in found.items() if case.attack == CLEAN)[OFUL].regret.mean()
-    words = (
-        f"Here the clean oracle's regret is {clean:.1f} after {story.config['rounds']} rounds. A weak attack commits "
-        "to its lies before the action is drawn and its budget is in C_sup; a strong one sees the action and pays in "
-        "C_play. What an attack spent depends on the policy where it sees what is played; it spends less than its "
-        "budget where it has already won, or can't lie more."
-    )
+    words = f"Here the clean oracle's regret is {clean:.1f} after {story.config['rounds']} rounds. {ATTACK_KINDS}"
     caption = "Regret relative to the clean oracle's, policies in the order of their rank here; dark is bad."
     picture = Drawn(heat_map(found, [row.policy for row in rows], told), caption, name=f"arena-{number}.png")
     scores_here = leaderboard(rows, told, story.times[world], f"{world.capitalize()}: relative regret.")
     return Section(f"World: {world}", [Text(words), picture, scores_here, attack_costs(found, told)])
 
 
+ATTACK_KINDS = (
+    "A weak attack commits to its lies before the action is drawn, and its budget is in C_sup. A strong one sees the "
+    "action and pays in C_play. What an attack spends depends on the policy if it sees the actions. It spends less "
+    "than its budget if it has already won or can't lie more."
+)
+
+
 def attack_costs(found: Cells, told: Collection[str]) -> Grid:
-    """A row for each attack and level: what it spent, and what it cost OFUL and the best of those not told C."""
+    """A table of what each attack spent at each level, and its cost to OFUL and to the best policy not told C."""
     header = ["attack", "C", "kind", "spent", "OFUL", "best not told C", "its regret"]
     rows: list[list[object]] = []
     for case, policies in found.items():
         if case.attack != CLEAN:
             first = best(policies, told)
+            spent = span(cell.spent for cell in policies.values())
             costs = [ratio_words(relative(found, case, policy)) for policy in (OFUL, first)]
-            rows.append(
-                [case.attack, f"{case.corruption:g}", case.strength, _spent(policies), costs[0], first, costs[1]]
-            )
-    return Grid(header, rows, "What each attack spent, from the least over the policies to the most, and what it cost.")
-
-
-def _spent(policies: Mapping[str, Cell]) -> str:
-    amounts = [cell.spent for cell in policies.values()]
-    return "–".join(dict.fromkeys(f"{amount:.3g}" for amount in (min(amounts), max(amounts))))
+            rows.append([case.attack, f"{case.corruption:g}", case.strength, spent, costs[0], first, costs[1]])
+    return Grid(header, rows, "What each attack spent (least to most over the policies), and what it cost.")
 
 
 # A line for each policy.
@@ -278,10 +260,10 @@ def _spent(policies: Mapping[str, Cell]) -> str:
 
 def _policies(story: Story) -> Section:
     words = (
-        "Among the best: of least mean regret in that scenario among the policies not told C, or behind the least by "
-        "no more than half the 95 % interval of the difference, paired over trials."
+        "A policy is among the best in a scenario if its mean regret is the least among the policies not told C, or "
+        "if it is behind by at most half of the 95 % interval of the difference, paired over trials."
     )
-    told = story.field.told
+    told = story.entrants.told
     lines = [
         Text(f"{marked(row.policy, told)}: {policy_words(story.found, row.policy, told)}")
         for row in scores(story.found)
@@ -304,11 +286,13 @@ def policy_words(found: Cells, policy: str, told: Collection[str]) -> str:
     last = max(rows, key=lambda row: row.factor)
     if last.factor <= 1.0:
         return f"{wins}. Nowhere behind."
-    return f"{wins}. Farthest behind: {_place(last.case)}, with {_times(last.factor)} the regret of {last.best}."
+    return (
+        f"{wins}. Farthest behind: {_place(last.case)}, with {two_digits(last.factor)} times the regret of {last.best}."
+    )
 
 
 def _wins(rows: Sequence[Standing], world: str) -> str:
-    """The attacks of a world that a policy is among the best under, or how many, if they are more than a few."""
+    """The attacks of a world under which a policy is among the best, or their number if there are more than six."""
     levels: dict[str, list[str]] = {}
     for row in rows:
         if row.among_best:
@@ -328,13 +312,13 @@ def _wins(rows: Sequence[Standing], world: str) -> str:
 def _tuning(story: Story) -> Section:
     trials = next(iter(story.tuned.values())).made_from["trials"]
     words = (
-        f"Each policy's radius scale is the one of least mean regret over the tuning's panels, on {trials} trials of "
-        f"seed {SEED}, which no evaluation uses, in each world by itself. Policies that are not here have no scale."
+        f"Each policy's radius scale is the one of least mean regret over the panels of the tuning, on {trials} "
+        f"trials of seed {SEED}, which no evaluation uses, in each world separately. Policies not listed have no scale."
     )
     worlds = list(story.tuned)
     rows: list[list[object]] = [
-        [marked(policy, story.field.told), *(f"{story.tuned[world].scales[policy]:.4g}" for world in worlds)]
-        for policy in story.field.tuned
+        [marked(policy, story.entrants.told), *(f"{story.tuned[world].scales[policy]:.4g}" for world in worlds)]
+        for policy in story.entrants.tuned
     ]
     grid = Grid(["policy", *worlds], rows, "The radius scales; 1 is the theory.")
     return Section("Tuning", [Text(words), grid, *(Text(line) for line in edge_words(story.tuned))])
@@ -344,7 +328,7 @@ def edge_words(tuned: Mapping[str, Tuned]) -> list[str]:
     """A warning for each world with scales at the edge of the grid."""
     edges = {world: at_the_edge(one.scales) for world, one in tuned.items()}
     return [
-        f"At the edge of the grid, so that the best scale may lie beyond: {', '.join(policies)} ({world})."
+        f"These scales are at the edge of the grid, and the best may lie beyond: {', '.join(policies)} ({world})."
         for world, policies in edges.items()
         if policies
     ]
@@ -357,10 +341,10 @@ def _settings(story: Story) -> Section:
         for entry in config[kind]:
             level = f" {entry['budget']:g}" if entry.get("budget") is not None else ""
             facts[f"{kind[:-1]} {entry['label']}{level}"] = _plain(entry)
-    for label, settings in story.field.policies.items():
+    for label, settings in story.entrants.policies.items():
         facts[f"policy {label}"] = _plain(settings)
-    if story.field.missing:
-        facts["not in this version"] = ", ".join(story.field.missing)
+    if story.entrants.missing:
+        facts["not in this version"] = ", ".join(story.entrants.missing)
     return Section("Settings", [Facts(facts), Command(story.command)])
 
 

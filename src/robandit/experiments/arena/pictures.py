@@ -1,4 +1,4 @@
-"""The pictures of the arena: a heat map for each world, and the price of robustness against what it buys."""
+"""The pictures of the arena: a heat map for each world, and the price of robustness against its gain."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
 
 from robandit.experiments.arena.race import CLEAN, Cells, Score, best, relative
-from robandit.figures.pictures import FONT, WIDTH, log_panels, spread_apart, style
+from robandit.figures.numbers import two_digits
+from robandit.figures.pictures import (
+    FONT,
+    WIDTH,
+    color_bar,
+    heat_cells,
+    log_panels,
+    number_cells,
+    spread_apart,
+    style,
+)
 from robandit.lab.summary import Case
 
 _ROW, _LABELS = 0.172, 1.45  # inches: a row of cells, and the title and the names of the attacks around a panel
-_COLORS = "cividis_r"  # which the colour-blind see as others do, dark where much is lost
+_COLORS = "cividis_r"  # looks the same to the colour-blind; dark means a large regret
 
 
 def marked(policy: str, told: Collection[str]) -> str:
     """A policy's name, with a dagger if it is told C."""
     return f"{policy} †" if policy in told else policy
-
-
-def short_number(value: float) -> str:
-    """Two digits that count.
-
-    >>> [short_number(value) for value in (0.854, 0.999, 1.234, 12.34, 123.4, 1234.5)]
-    ['0.85', '1.0', '1.2', '12', '120', '1.2k']
-    """
-    rounded = float(f"{value:.1e}")
-    if rounded >= 1000.0:
-        return f"{rounded / 1000.0:.2g}k"
-    return f"{rounded:.0f}" if rounded >= 10.0 else f"{rounded:.1f}" if rounded >= 1.0 else f"{rounded:.2f}"
 
 
 def heat_map(found: Cells, order: Sequence[str], told: Collection[str]) -> Figure:
@@ -50,19 +48,17 @@ def heat_map(found: Cells, order: Sequence[str], told: Collection[str]) -> Figur
     *rows, bar = figure.subplots(len(levels) + 1, height_ratios=[*[len(order) * _ROW] * len(levels), 0.08])
     norm = LogNorm(min(map(np.min, values)), max(max(map(np.max, values)), 1.001 * min(map(np.min, values))))
     for axes, level, columns, these in zip(rows, levels, panels, values, strict=True):
-        shown = axes.pcolormesh(these, norm=norm, cmap=_COLORS, edgecolors="white", linewidth=1)
+        shown = heat_cells(axes, these, norm, _COLORS)
         winners = [best(found[case], told) for case in columns]
-        _write_numbers(axes, these, norm, [order.index(winner) for winner in winners])
+        bold = np.array([[winner == policy for winner in winners] for policy in order])
+        number_cells(axes, these, norm, _COLORS, bold, FONT - 0.5)
         _name_columns(figure, axes, columns)
         axes.set_yticks(np.arange(len(order)) + 0.5, [marked(policy, told) for policy in order])
         axes.set_title(f"C = {level:g}", loc="left", fontsize=FONT, x=-0.02, ha="right")
         axes.set(ylim=(len(order), 0))
-        axes.tick_params(labelsize=FONT, length=0)
-        axes.spines[:].set_visible(False)
-    figure.colorbar(shown, cax=bar, orientation="horizontal", format=lambda value, _: short_number(value))
+    words = "regret at the end, relative to OFUL's without attack; bold: the best not told C"
+    color_bar(figure, shown, bar, words, format=lambda value, _: two_digits(value))
     bar.xaxis.set_minor_formatter("")
-    bar.set_xlabel("regret at the end, relative to OFUL's without attack; bold: the best not told C", fontsize=FONT)
-    bar.tick_params(labelsize=FONT)
     return figure
 
 
@@ -72,17 +68,8 @@ def _columns(found: Cells, level: float) -> list[Case]:
     return sorted(these, key=lambda case: (case.attack != CLEAN, case.strength == "strong"))
 
 
-def _write_numbers(axes: Axes, values: Any, norm: LogNorm, winners: Sequence[int]) -> None:
-    colors = mpl.colormaps[_COLORS](norm(values))
-    for (y, x), value in np.ndenumerate(values):
-        light = float(colors[y, x, :3] @ [0.299, 0.587, 0.114])  # how bright the cell is to the eye
-        look: dict[str, Any] = {"color": "black" if light > 0.5 else "white", "fontsize": FONT - 0.5}
-        weight = "bold" if winners[x] == y else "normal"
-        axes.text(x + 0.5, y + 0.5, short_number(value), ha="center", va="center", weight=weight, **look)
-
-
 def _name_columns(figure: Figure, axes: Axes, columns: Sequence[Case]) -> None:
-    """The attacks below, and above what kind they are: weak, or strong, which is underlined."""
+    """Write the attacks below a panel, and above it which are weak and which are strong, with a thicker line."""
     names = ["no attack" if case.attack == CLEAN else case.attack for case in columns]
     axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=40, ha="right", rotation_mode="anchor")
     kinds = groupby(enumerate(columns), key=lambda pair: "" if pair[1].attack == CLEAN else pair[1].strength)
@@ -99,7 +86,7 @@ def _name_columns(figure: Figure, axes: Axes, columns: Sequence[Case]) -> None:
 
 
 def price(rows: Sequence[Score], told: Collection[str]) -> Figure:
-    """What robustness costs on clean data against the regret under attack, a point for each policy, named beside."""
+    """The regret on clean data against the regret under attack: a named point for each policy."""
     labels = [("on clean data, relative to OFUL's regret", "under attack, relative to OFUL's regret without")]
     figure, (axes,) = log_panels([""], labels, height=max(3.6, 0.8 + 0.17 * len(rows)))
     for axis in (axes.xaxis, axes.yaxis):
@@ -121,7 +108,7 @@ def price(rows: Sequence[Score], told: Collection[str]) -> Figure:
 
 
 def _name_points(figure: Figure, axes: Axes, rows: Sequence[Score], told: Collection[str]) -> None:
-    """To the right, each policy's marker and name, tied to its point."""
+    """Write each policy's marker and name to the right, with a line to its point."""
     heights = axes.transAxes.inverted().transform(
         axes.transData.transform([(r.price.value, r.attacked.value) for r in rows])
     )

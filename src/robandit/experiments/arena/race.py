@@ -1,4 +1,4 @@
-"""The arena: every policy under every attack in three worlds, tuned by one protocol on other seeds, and the scores."""
+"""The race of the arena: every policy under every attack in three worlds, tuned on other seeds, and the scores."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from io import BytesIO
-from math import exp
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from robandit.arrays import Floats
 from robandit.errors import ConfigError, nearest
-from robandit.experiments.tune import SEED, Grids, Tuned, grid_config, interval
+from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, interval, mean_ratio
+from robandit.experiments.tune import SEED, Grids, Tuned, grid_config
 from robandit.lab.attacks import ATTACKS
 from robandit.lab.catalogue import canonical, find, short
 from robandit.lab.protocol import LABELLED
-from robandit.lab.summary import KEYS, Case
+from robandit.lab.summary import KEYS, Case, last_round
 from robandit.policies import POLICIES
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 50, "seed": 1}
 TUNE_TRIALS, CHECKPOINTS = 16, 10
 LEVELS = (25.0, 100.0)
-"""The budgets of every attack: C_sup of a weak one, C_play of a strong one."""
+"""The budgets of every attack, in C_sup for a weak attack and in C_play for a strong one."""
 CLEAN, OFUL = "none", "OFUL"
-"""The attack and the policy of the clean oracle, to whose regret all regrets are put in proportion."""
+"""The attack and the policy of the clean oracle. All regrets are divided by its regret."""
 
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
-    # Its fresh rounds are said here, or they would depend on the attack.
+    # The fresh rounds are fixed here; by default they depend on the attack.
     "fixed after 100 rounds": {"name": "paper", "dim": 20, "actions": 20, "fresh_rounds": 100},
     "fresh sets": {"name": "fresh", "dim": 5, "actions": 20},
     "varying noise": {"name": "heteroscedastic", "dim": 5, "actions": 10},
@@ -59,33 +59,33 @@ CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     "LinTS": {"name": "lin-ts"},
     "Robust LinTS": {"name": "robust-lin-ts", "corruption": None},
     "GAdaOFUL": {"name": "gadaoful", "corruption": None},
-    # Ours comes as it is: a radius scale that is said here is not tuned.
+    # Our own policy keeps its default: a radius scale that is given here is not tuned.
     "Sceptic": {"name": "sceptic", "radius_scale": 0.001},
     "Sceptic, insured": {"name": "sceptic", "radius_scale": 0.001, "insurance": 1.0},
 }
-"""By label. Those that this version of the package does not have are left out, and said to be."""
+"""The policies by label. The page names those that this version of the package lacks."""
 
 TUNING_ATTACKS = (CLEAN, "flip", "suppress-best", "oracle-target", "stealth")
-"""The panels of the tuning, at both levels. They do not depend on what is evaluated."""
+"""The attacks of the tuning, at both levels. They are the same whatever is evaluated."""
 
 GRID = tuple(4.0**-j for j in range(9))
-"""The radius scales to try: coarser than those of `robandit tune` and further down, for the theory's constants of some
-rivals are wider than the paper's."""
+"""The radius scales to try. The grid is coarser than that of `robandit paper tune` and reaches further down, because
+some rivals have wider radii in theory than the paper."""
 SLOW = {"Multi-level weighted OFUL": GRID[:6]}
-"""Below a thousandth nearly every round of Multi-level weighted OFUL is a cascade, and a hundred times as slow."""
+"""Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 100 times the cost."""
 
 
 def attacks(rounds: int, names: Collection[str] = tuple(ATTACKS)) -> list[dict[str, Any]]:
-    """These attacks at both levels, on schedules that leave time to spend 100 within 2000 rounds in each world."""
+    """These attacks at both levels, with schedules that can spend a budget of 100 within 2000 rounds in every world."""
     schedules: dict[str, dict[str, Any]] = {
-        "flip": {"rounds": rounds},  # until the budget is spent
+        "flip": {"rounds": rounds},  # goes on until the budget is spent
         "random-flips": {"probability": 0.2},
         "periodic": {"every": 5},
         "late": {"begin": rounds // 2 + 1},
         "bursts": {"period": 100, "length": 20},
         "suppress-best": {"margin": 0.08},
     }
-    # A bias of σ_t in every round spends 33 where σ_t is at most 0.05: it takes four times that for 100.
+    # A bias of σ_t in every round spends 33 where σ_t is at most 0.05. To spend 100 it must be four times as large.
     by_level = {"stealth": {level: {"share": level / 25.0} for level in LEVELS}}
     wanted = [name for name in ATTACKS if name in names and name != CLEAN]
     clean = [{"name": CLEAN}] if CLEAN in names else []
@@ -96,32 +96,37 @@ def attacks(rounds: int, names: Collection[str] = tuple(ATTACKS)) -> list[dict[s
     ]
 
 
-class Field(NamedTuple):
-    """Who meets whom: policies and worlds by label, attacks by name."""
+class Entrants(NamedTuple):
+    """The policies, attacks and worlds of a race."""
 
     policies: Mapping[str, Mapping[str, Any]]
+    """The settings of each policy, by label."""
     attacks: Sequence[str]
+    """The names of the attacks."""
     environments: Mapping[str, Mapping[str, Any]]
+    """The settings of each world, by label."""
     missing: Sequence[str]
-    """Policies of the list that this version does not have."""
+    """The policies of ``CONTENDERS`` that this version lacks."""
 
     @property
     def told(self) -> set[str]:
-        """Policies that are told C, which nobody is in life."""
+        """The policies that are told C, which is unknown outside a simulation."""
         return {label for label, settings in self.policies.items() if settings.get("corruption") == LABELLED}
 
     @property
     def tuned(self) -> dict[str, Mapping[str, Any]]:
-        """Policies that have a radius scale."""
+        """The policies whose radius scale is tuned."""
         return {label: settings for label, settings in self.policies.items() if _has_scale(settings)}
 
 
-def field_of(policies: Sequence[str] = (), attacks: Sequence[str] = (), environments: Sequence[str] = ()) -> Field:
-    """All there are, or these: by label or name, a policy of one's own as `file.py:Class`.
+def entrants_of(
+    policies: Sequence[str] = (), attacks: Sequence[str] = (), environments: Sequence[str] = ()
+) -> Entrants:
+    """All entrants, or those named by label or name. A policy of your own is `file.py:Class`.
 
-    What the clean oracle needs is always there.
+    OFUL and the attack 'none' are always included, because the clean oracle needs them.
 
-    >>> list(field_of(policies=["greedy"], attacks=["flip"]).policies)
+    >>> list(entrants_of(policies=["greedy"], attacks=["flip"]).policies)
     ['OFUL', 'Greedy']
     """
     missing = [label for label, settings in CONTENDERS.items() if settings["name"] not in POLICIES]
@@ -132,11 +137,11 @@ def field_of(policies: Sequence[str] = (), attacks: Sequence[str] = (), environm
     if set(hostile) <= {CLEAN}:
         raise ConfigError(f"attacks must have at least one beside {CLEAN!r}")
     worlds = _pick("environments", environments, ENVIRONMENTS, [])
-    return Field({OFUL: CONTENDERS[OFUL]} | chosen, list(dict.fromkeys([CLEAN, *hostile])), worlds, missing)
+    return Entrants({OFUL: CONTENDERS[OFUL]} | chosen, list(dict.fromkeys([CLEAN, *hostile])), worlds, missing)
 
 
 def _pick(kind: str, wanted: Sequence[str], there: Mapping[str, Any], missing: Sequence[str]) -> dict[str, Any]:
-    """Those that are wanted, all if nothing is said, in the order of the list."""
+    """The wanted ones, in the order of the list; all of them if ``wanted`` is empty."""
     for one in wanted:
         if one in missing:
             raise ConfigError(f"{kind}: {one} is not in this version")
@@ -154,57 +159,58 @@ def _is(kind: str, word: str, label: str, settings: Mapping[str, Any]) -> bool:
 
 
 def _has_scale(settings: Mapping[str, Any]) -> bool:
-    """Whether a policy has a radius scale that is left to the tuning."""
+    """Whether a policy has a radius scale and its settings leave it open."""
     known = {item.name for item in fields(find("policies", settings["name"]))}
     return "radius_scale" in known and "radius_scale" not in settings
 
 
-def grids(field: Field) -> Grids:
+def grids(entrants: Entrants) -> Grids:
     """The radius scales to try for each policy."""
-    return {policy: SLOW.get(policy, GRID) for policy in field.tuned}
+    return {policy: SLOW.get(policy, GRID) for policy in entrants.tuned}
 
 
 Scales: TypeAlias = Mapping[str, float]
+"""The radius scale of each policy."""
 
 
-def tuning_config(field: Field, environment: str, *, rounds: int, trials: int) -> dict[str, Any]:
-    """The tuning run of one world: every policy at every scale, on the tuning seed."""
+def tuning_config(entrants: Entrants, environment: str, *, rounds: int, trials: int) -> dict[str, Any]:
+    """The settings of the tuning run of one world: every policy at every scale, on the tuning seed."""
     base = {"rounds": rounds, "trials": trials, "seed": SEED, "checkpoints": 2}
     panels = attacks(rounds, TUNING_ATTACKS)
-    world = [{**field.environments[environment], "label": environment}]
-    return grid_config({**base, "attacks": panels, "environments": world}, field.tuned, grids(field))
+    world = [{**entrants.environments[environment], "label": environment}]
+    return grid_config({**base, "attacks": panels, "environments": world}, entrants.tuned, grids(entrants))
 
 
-def config(field: Field, environment: str, scales: Scales, **numbers: int) -> dict[str, Any]:
-    """The evaluation in one world, every policy at its scale there."""
+def config(entrants: Entrants, environment: str, scales: Scales, **numbers: int) -> dict[str, Any]:
+    """The settings of the evaluation in one world, with every policy at its scale there."""
     return {
         **SETTING,
         **numbers,
         "checkpoints": CHECKPOINTS,
-        "environments": [{**field.environments[environment], "label": environment}],
-        "attacks": attacks(numbers.get("rounds", SETTING["rounds"]), field.attacks),
+        "environments": [{**entrants.environments[environment], "label": environment}],
+        "attacks": attacks(numbers.get("rounds", SETTING["rounds"]), entrants.attacks),
         "policies": [
             {**settings, "label": label} | ({"radius_scale": scales[label]} if label in scales else {})
-            for label, settings in field.policies.items()
+            for label, settings in entrants.policies.items()
         ],
     }
 
 
 def at_the_edge(scales: Scales) -> list[str]:
-    """The policies whose scale is the first or the last of the grid: the best may lie beyond."""
+    """The policies whose scale is the first or the last of the grid. Their best scale may lie beyond it."""
     ends = {policy: SLOW.get(policy, GRID) for policy in scales}
     return [policy for policy, scale in scales.items() if scale in (ends[policy][0], ends[policy][-1])]
 
 
 def scales_json(tuned: Mapping[str, Tuned]) -> bytes:
-    """The tuning of all worlds, with all that the scales were chosen from."""
+    """The tuning of all worlds as JSON, with the numbers that the scales were chosen by."""
     return (
         json.dumps({world: asdict(one) for world, one in tuned.items()}, indent=1, ensure_ascii=False) + "\n"
     ).encode()
 
 
 def together(results: Sequence[Result]) -> bytes:
-    """The evaluations of all worlds as one tidy table, a Parquet file that `robandit.lab.results.read` reads."""
+    """The evaluations of all worlds as one Parquet file, which `robandit.lab.results.read` reads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -222,24 +228,23 @@ def together(results: Sequence[Result]) -> bytes:
 
 
 class Cell(NamedTuple):
-    """A policy in a scenario: its regret at the end, (trials,), and what the attack spent, on average."""
+    """The result of a policy in a scenario."""
 
     regret: Floats
+    """The regret at the end of each trial, (trials,)."""
     spent: float
+    """How much corruption the attack spent, averaged over the trials."""
 
 
 Cells: TypeAlias = dict[Case, dict[str, Cell]]
+"""The results by scenario and policy."""
 
 
 def cells(table: Table) -> Cells:
-    """The end of every trial, by scenario and policy, both in the order of the table."""
-    from pyarrow.compute import field as column
-    from pyarrow.compute import max as largest
-
-    last = table.filter(column("round") == largest(table["round"]))
+    """The results at the last round, with scenarios and policies in the order of the table."""
     found: dict[Case, dict[str, list[tuple[float, float]]]] = {}
-    for row in last.select([*KEYS, "policy", "regret", "c_sup", "c_play"]).to_pylist():
-        spent = row["c_play" if row["strength"] == "strong" else "c_sup"]  # what its budget is counted in
+    for row in last_round(table).select([*KEYS, "policy", "regret", "c_sup", "c_play"]).to_pylist():
+        spent = row["c_play" if row["strength"] == "strong" else "c_sup"]  # the measure of its budget
         policies = found.setdefault(Case(*(row[key] for key in KEYS)), {})
         policies.setdefault(row["policy"], []).append((row["regret"], spent))
     ends = {case: {policy: np.array(rows) for policy, rows in rest.items()} for case, rest in found.items()}
@@ -249,57 +254,25 @@ def cells(table: Table) -> Cells:
     }
 
 
-class Ratio(NamedTuple):
-    """A ratio of mean regrets and its 95 % interval, which is nan from one trial."""
-
-    value: float
-    low: float
-    high: float
-
-
-Pairs: TypeAlias = Sequence[tuple[Floats, Floats]]
-"""Regrets of the same trials, (n,) each: those of interest, and those to compare with."""
-
-
-def _linearised(x: Floats, y: Floats) -> tuple[float, Floats]:
-    """The ratio ρ of the means, and what each trial moves it by: (x_i − ρ y_i) / ȳ."""
-    below = max(float(y.mean()), 1e-300)
-    rho = float(x.mean()) / below
-    return rho, (x - rho * y) / below
-
-
-def mean_ratio(pairs: Pairs) -> Ratio:
-    """The mean of some ratios."""
-    parts = [_linearised(x, y) for x, y in pairs]
-    value, half = float(np.mean([rho for rho, _ in parts])), interval(np.mean([moves for _, moves in parts], axis=0))[1]
-    return Ratio(value, value - half, value + half)
-
-
-def geometric_ratio(pairs: Pairs) -> Ratio:
-    """The geometric mean of some ratios; its interval is that of the mean logarithm."""
-    parts = [(max(rho, 1e-300), moves) for rho, moves in (_linearised(x, y) for x, y in pairs)]
-    log = float(np.mean([np.log(rho) for rho, _ in parts]))
-    half = interval(np.mean([moves / rho for rho, moves in parts], axis=0))[1]
-    return Ratio(exp(log), exp(log - half), exp(log + half))
-
-
 class Score(NamedTuple):
     """A policy's regret relative to that of the clean oracle, in one world or in all."""
 
     policy: str
     attacked: Ratio
-    """The geometric mean over the attacks and levels, by which policies are ranked: unlike the mean it does not hang
-    on what one divides by, nor on the one attack that ruins everybody."""
+    """The geometric mean over attacks and levels, which ranks the policies. Unlike the mean it depends neither on the
+    choice of the divisor nor on a single attack that ruins every policy."""
     mean: Ratio
+    """The mean over attacks and levels."""
     worst: Ratio
+    """The ratio in the worst scenario."""
     where: Case
     """The worst scenario."""
     price: Ratio
-    """On clean data."""
+    """The ratio on clean data."""
 
 
 def pairs_of(found: Cells, policy: str, cases: Sequence[Case]) -> Pairs:
-    """The policy's regret in some scenarios, and the clean oracle's in the same worlds and trials."""
+    """The policy's regret in these scenarios, and the clean oracle's in the same worlds and trials."""
     clean = {case.environment: policies[OFUL].regret for case, policies in found.items() if case.attack == CLEAN}
     return [(found[case][policy].regret, clean[case.environment]) for case in cases]
 
@@ -310,7 +283,7 @@ def relative(found: Cells, case: Case, policy: str) -> Ratio:
 
 
 def scores(found: Cells) -> list[Score]:
-    """Every policy's scores over these scenarios, the best first."""
+    """The score of every policy over these scenarios, the best policy first."""
     hostile = [case for case in found if case.attack != CLEAN]
     clean = [case for case in found if case.attack == CLEAN]
     rows = []
@@ -323,7 +296,7 @@ def scores(found: Cells) -> list[Score]:
 
 
 def evidence(found: Cells, configs: Sequence[Mapping[str, Any]], told: Collection[str]) -> bytes:
-    """The scores of every world as JSON, the best policy first: what `robandit.recommend` goes by."""
+    """The scores in every world as JSON, the best policy first. `robandit.recommend` reads them."""
     worlds = {}
     for config in configs:
         world = config["environments"][0]["label"]
@@ -345,28 +318,29 @@ def of_world(found: Cells, environment: str) -> Cells:
 
 
 def best(policies: Mapping[str, Cell], told: Collection[str]) -> str:
-    """The policy of least regret in a scenario, of those that are not told C."""
+    """The policy of least mean regret in a scenario, among those not told C."""
     return min((policy for policy in policies if policy not in told), key=lambda one: policies[one].regret.mean())
 
 
 class Standing(NamedTuple):
-    """How a policy does in a scenario beside the best of those that are not told C."""
+    """How a policy compares in a scenario with the best policy not told C."""
 
     case: Case
     best: str
+    """The best policy not told C."""
     factor: float
-    """Its regret over that of the best."""
+    """The policy's regret over that of the best."""
     among_best: bool
-    """No worse, or not by more than half the 95 % interval of the difference, paired over trials."""
+    """Whether the policy is behind by at most half of the 95 % interval of the difference, paired over trials."""
 
 
 def standings(found: Cells, policy: str, told: Collection[str]) -> list[Standing]:
-    """How the policy does in every scenario."""
+    """How the policy compares with the best in every scenario."""
     rows = []
     for case, policies in found.items():
         first = best(policies, told)
         own, other = policies[policy].regret, policies[first].regret
         excess, half = interval(own - other)
-        factor = _linearised(own, other)[0]
+        factor = mean_ratio([(own, other)]).value
         rows.append(Standing(case, first, factor, excess <= 0.0 or excess <= half))
     return rows

@@ -1,4 +1,4 @@
-"""The sweep: our own policy beside published ones over many settings, to find where it collapses."""
+"""The sweep: our own policy against published ones over many settings, to find where it does worst."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from robandit.experiments.arena.page import ratio_words, table_lines
-from robandit.experiments.arena.pictures import short_number
-from robandit.experiments.arena.race import CLEAN, Cells, Pairs, Ratio, best, geometric_ratio, mean_ratio, of_world
+from robandit.experiments.arena.page import wrapped
+from robandit.experiments.arena.race import CLEAN, Cells, best, of_world
+from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, mean_ratio, ratio_words
+from robandit.figures.tables import markdown
 from robandit.lab.summary import Case
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-# The settings. The sceptic was developed with other budgets; on other seeds, these cells and budgets served to mend it.
+# The settings. The sceptic was developed with other budgets. It was later improved on these cells and budgets, but with
+# other seeds.
 
 _BASE = {"dim": 5, "actions": 20, "parameter": "random", "rounds": 1000}
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "fixed": {"name": "paper", "fresh_rounds": 0, **_BASE},
     "fresh": {"name": "fresh", "fresh_rounds": None, **_BASE},
 }
-"""The two cells that all others vary: one decision set for ever, and a fresh one in every round."""
+"""The two cells that all others vary: one decision set for all rounds, and a fresh one in every round."""
 FACTORS: Mapping[str, Mapping[str, Any]] = {
     "d = 2": {"dim": 2},
     "d = 20": {"dim": 20},
@@ -47,7 +51,7 @@ LONG: Sequence[str] = (
     "fresh, T = 10⁵",
     "fixed, clicks, T = 10⁵",
 )
-"""Cells that take longer than the rest."""
+"""The cells that take longest. They run only with `--long`."""
 _COMMON = [factor for factor in FACTORS if factor not in ("T = 10⁵", "even μ*")]
 CELLS: Sequence[str] = (
     "fixed",
@@ -64,11 +68,11 @@ CELLS: Sequence[str] = (
     "fresh, d = 50, K = 100",
     "fresh, two-point, σ not told",
 )
-"""A world and what is changed in it: one factor at a time, and a few corners."""
+"""The cells: a world and the factors changed in it, one at a time and in a few combinations."""
 
 ATTACKS: Sequence[Mapping[str, Any]] = (
     {"name": CLEAN},
-    {"name": "flip", "budget": 40.0},  # until that is spent: see config()
+    {"name": "flip", "budget": 40.0},  # goes on until the budget is spent: see config()
     {"name": "random-flips", "probability": 0.1, "budget": 40.0},
     {"name": "suppress-best", "budget": 40.0},
     {"name": "oracle-target", "budget": 60.0},
@@ -88,11 +92,12 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "Greedy": {"name": "greedy"},
     "LinTS × 0.03": {"name": "lin-ts", "radius_scale": 0.03},
 }
-"""At radius scales that serve everywhere, more than one where it matters. None is told C, and neither are ours."""
+"""The published policies, at radius scales that do well everywhere; two scales where it matters. Neither these nor our
+own policies are told C."""
 
 
 def settings(cell: str) -> dict[str, Any]:
-    """What a cell's name stands for: the environment, and the rounds.
+    """The environment and the rounds that a cell's name stands for.
 
     >>> settings("fixed, d = 2, T = 10⁴")["dim"], settings("fresh, T = 10⁴")["rounds"]
     (2, 10000)
@@ -105,7 +110,7 @@ def settings(cell: str) -> dict[str, Any]:
 
 
 def config(cell: str, *, trials: int, seed: int) -> dict[str, Any]:
-    """The run of one cell: every policy under every attack."""
+    """The settings of the run of one cell: every policy under every attack."""
     world = settings(cell)
     rounds = world.pop("rounds")
     return {
@@ -123,50 +128,52 @@ def config(cell: str, *, trials: int, seed: int) -> dict[str, Any]:
 
 
 def rival(found: Cells, case: Case) -> str:
-    """The published policy of least mean regret in a scenario: picked with hindsight, which favours it."""
+    """The published policy of least mean regret in a scenario. It is picked with hindsight, which favours it."""
     return best(found[case], OURS)
 
 
 def pairs(found: Cells, policy: str, cases: Sequence[Case], against: str | None = None) -> Pairs:
-    """The regrets of a policy and of one it is held against, in these scenarios; by default the best published."""
+    """The regrets of a policy and of another in these scenarios; by default of the best published one in each."""
     return [
         (found[case][policy].regret, found[case][rival(found, case) if against is None else against].regret)
         for case in cases
     ]
 
 
-class Score(NamedTuple):
+class Comparison(NamedTuple):
     """A policy's regret over another's, in one cell or over all of them."""
 
     clean: Ratio
+    """The ratio on clean data."""
     attacked: Ratio
     """The geometric mean over the attacks."""
     worst: Ratio
+    """The ratio in the worst attacked scenario."""
     where: Case
     """The worst attacked scenario."""
 
 
-def score(found: Cells, policy: str, against: str | None = None) -> Score:
-    """How a policy does over these scenarios beside another; by default beside the best published in each."""
+def compare(found: Cells, policy: str, against: str | None = None) -> Comparison:
+    """Compare a policy with another over these scenarios; by default with the best published in each."""
     clean = [case for case in found if case.attack == CLEAN]
     hostile = [case for case in found if case.attack != CLEAN]
     each = {case: mean_ratio(pairs(found, policy, [case], against)) for case in hostile}
     where = max(hostile, key=lambda case: each[case].value)
-    mean = mean_ratio if len(clean) == 1 else geometric_ratio  # of one cell, the same interval as elsewhere
+    mean = mean_ratio if len(clean) == 1 else geometric_ratio  # one cell gets the same interval as elsewhere
     price, attacked = (
         mean(pairs(found, policy, clean, against)),
         geometric_ratio(pairs(found, policy, hostile, against)),
     )
-    return Score(price, attacked, each[where], where)
+    return Comparison(price, attacked, each[where], where)
 
 
-def by_cell(found: Cells, policy: str) -> dict[str, Score]:
-    """The score in each cell."""
-    return {cell: score(of_world(found, cell), policy) for cell in dict.fromkeys(case.environment for case in found)}
+def by_cell(found: Cells, policy: str) -> dict[str, Comparison]:
+    """The comparison with the best published in each cell."""
+    return {cell: compare(of_world(found, cell), policy) for cell in dict.fromkeys(case.environment for case in found)}
 
 
 def ratios(found: Cells, policy: str) -> dict[Case, Ratio]:
-    """The ratio to the best published in every scenario."""
+    """The regret over that of the best published in every scenario."""
     return {case: mean_ratio(pairs(found, policy, [case])) for case in found}
 
 
@@ -174,39 +181,48 @@ def ratios(found: Cells, policy: str) -> dict[Case, Ratio]:
 
 
 def text(found: Cells, command: str) -> str:
-    """All of it in Markdown, beside the picture."""
-    parts = ["# The sweep", METHOD, *(verdict(found, policy) for policy in OURS)]
-    parts += ["\n".join(table_lines(*cell_rows(found))), "![The ratio in every scenario](sweep.png)"]
-    parts += ["## By attack", "Geometric means over the cells.", "\n".join(table_lines(*attack_rows(found)))]
+    """The findings in Markdown, which links to the picture."""
+    parts = ["# The sweep", wrapped(METHOD), *(wrapped(verdict(found, policy)) for policy in OURS)]
+    parts += ["\n".join(markdown(*cell_rows(found))), "![The ratio in every scenario](sweep.png)"]
+    parts += ["## By attack", "Geometric means over the cells.", "\n".join(markdown(*attack_rows(found)))]
     for policy in OURS:
-        parts += [f"## Where {policy} does worst", "\n".join(table_lines(*worst_rows(found, policy)))]
-    parts += ["## Every policy beside the best published", ENVELOPE, "\n".join(table_lines(*envelope_rows(found)))]
-    parts += ["## Beside one published policy at a time", "\n".join(table_lines(*single_rows(found)))]
-    parts += ["## Settings", SETTINGS, "\n".join(_listed()), f"```\n{command}\n```"]
+        parts += [f"## Where {policy} does worst", "\n".join(markdown(*worst_rows(found, policy)))]
+    parts += [
+        "## Every policy against the best published",
+        wrapped(ENVELOPE),
+        "\n".join(markdown(*envelope_rows(found))),
+    ]
+    parts += ["## Against one published policy at a time", "\n".join(markdown(*single_rows(found)))]
+    parts += [
+        "## Settings",
+        wrapped(SETTINGS),
+        "\n".join(wrapped(line, "  ") for line in _listed()),
+        f"```\n{command}\n```",
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 METHOD = (
     "Each number is a policy's mean regret over that of the best published policy in the same scenario: below 1 it "
-    "loses less. The best published is the one of least mean regret among "
-    f"{len(PUBLISHED)}, picked in each scenario by itself and with hindsight. Nobody could play it, and it has luck on "
-    "its side, so this favours the rivals. Intervals are of 95 %, paired over trials; they leave the luck of that pick "
-    "out. Under attack: the geometric mean over the attacks of a cell."
+    f"loses less. The best published is the one of least mean regret among {len(PUBLISHED)}, picked with hindsight in "
+    "each scenario separately. Nobody could play it, and the pick includes its luck, so this favours the rivals. "
+    "Intervals are of 95 %, paired over trials; they ignore the luck of that pick. Under attack: the geometric mean "
+    "over the attacks of a cell."
 )
 ENVELOPE = (
-    "The published ones can't be below 1 here, for the best of them is the measure. The geometric means are over all "
-    "cells, and under attack over all attacks."
+    "The published ones can't be below 1 here, because they are compared with the best of them. The geometric means "
+    "are over all cells, and under attack over all attacks."
 )
 SETTINGS = (
     "Unless a cell's name says otherwise, d = 5, K = 20, T = 1000, μ* is random on the unit sphere, and the noise is "
-    "Gaussian with σ_t up to 0.05, which policies are told. Fixed: one decision set for ever. Fresh: another in every "
-    "round. A flip goes on until its budget is spent; no attack lasts longer than its budget does."
+    "Gaussian with σ_t up to 0.05, which policies are told. Fixed: one decision set for all rounds. Fresh: another in "
+    "every round. A flip goes on until its budget is spent; every attack stops when its budget is spent."
 )
 
 
 def verdict(found: Cells, policy: str) -> str:
-    """How a policy does, with its worst cell and its worst scenario by name."""
-    whole, cells = score(found, policy), by_cell(found, policy)
+    """How a policy does, with its worst cell and its worst scenario."""
+    whole, cells = compare(found, policy), by_cell(found, policy)
     each = {case: ratio for case, ratio in ratios(found, policy).items() if case.attack != CLEAN}
     better, worse = (
         sum(test) for test in ([r.high < 1.0 for r in each.values()], [r.low > 1.0 for r in each.values()])
@@ -215,8 +231,8 @@ def verdict(found: Cells, policy: str) -> str:
     price = max(cells, key=lambda name: cells[name].clean.value)
     return (
         f"**{policy}**, over {len(cells)} cells: {ratio_words(whole.clean)} on clean data, "
-        f"{ratio_words(whole.attacked)} under attack; of {len(each)} attacked scenarios better than the best published "
-        f"in {better} and worse in {worse}, by intervals that leave out 1. Worst cell: {cell}, with "
+        f"{ratio_words(whole.attacked)} under attack. Of {len(each)} attacked scenarios it is better than the best "
+        f"published in {better} and worse in {worse}, by intervals that exclude 1. Worst cell: {cell}, with "
         f"{ratio_words(cells[cell].attacked)} under attack; on clean data: {price}, with "
         f"{ratio_words(cells[price].clean)}. Worst scenario: {whole.where.environment}, under {_attack(whole.where)}, "
         f"with {ratio_words(whole.worst)}."
@@ -227,13 +243,13 @@ def _attack(case: Case) -> str:
     return "no attack" if case.attack == CLEAN else f"{case.attack} {case.corruption:g}"
 
 
-def _worst(result: Score, *, cell: bool = False) -> str:
+def _worst(result: Comparison, *, cell: bool = False) -> str:
     place = f"{result.where.environment}: " if cell else ""
     return f"{place}{_attack(result.where)}, {ratio_words(result.worst)}"
 
 
 def cell_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
-    """A row for each cell."""
+    """The header and rows of a table of the cells."""
     columns = [(policy, by_cell(found, policy)) for policy in OURS]
     header = ["cell"]
     for policy, _ in columns:
@@ -248,7 +264,7 @@ def cell_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
 
 
 def attack_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
-    """A row for each attack: where decision sets stay the same, and where they are fresh."""
+    """The header and rows of a table of the attacks, on fixed and on fresh decision sets."""
     kinds = [kind for kind in WORLDS if any(case.environment.startswith(kind) for case in found)]
     rows = []
     for attack in dict.fromkeys(_attack(case) for case in found):
@@ -262,7 +278,7 @@ def attack_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
 
 
 def worst_rows(found: Cells, policy: str, count: int = 12) -> tuple[list[str], list[list[str]]]:
-    """The worst scenarios of a policy, clean ones too, with the regrets themselves."""
+    """The header and rows of a table of a policy's worst scenarios, clean ones included, with the regrets."""
     each = ratios(found, policy)
     rows = []
     for case in sorted(each, key=lambda case: -each[case].value)[:count]:
@@ -273,8 +289,8 @@ def worst_rows(found: Cells, policy: str, count: int = 12) -> tuple[list[str], l
 
 
 def envelope_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
-    """Every policy beside the best published, the best under attack first."""
-    whole = {policy: score(found, policy) for policy in (*OURS, *PUBLISHED)}
+    """The header and rows of a table of every policy against the best published, the best under attack first."""
+    whole = {policy: compare(found, policy) for policy in (*OURS, *PUBLISHED)}
     order = sorted(whole, key=lambda policy: whole[policy].attacked.value)
     rows = [
         [p, ratio_words(whole[p].clean), ratio_words(whole[p].attacked), _worst(whole[p], cell=True)] for p in order
@@ -283,25 +299,25 @@ def envelope_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
 
 
 def single_rows(found: Cells) -> tuple[list[str], list[list[str]]]:
-    """Ours beside each published policy alone."""
+    """The header and rows of a table of our policies against each published one."""
     rows = []
     for policy in OURS:
         for other in PUBLISHED:
-            result = score(found, policy, other)
+            result = compare(found, policy, other)
             words = [ratio_words(result.clean), ratio_words(result.attacked), _worst(result, cell=True)]
             rows.append([policy, other, *words])
     return ["policy", "over", "clean", "under attack", "worst scenario"], rows
 
 
 def _listed() -> Iterator[str]:
-    """What the names of cells, attacks and policies stand for."""
+    """The settings behind the names of cells, policies and attacks, a line each."""
     for kind, entries in (("cell", {**WORLDS, **FACTORS}), ("policy", {**OURS, **PUBLISHED})):
         yield from (f"- {kind} {name}: {dict(entry)}" for name, entry in entries.items())
     yield from (f"- attack {attack['name']}: {dict(attack)}" for attack in ATTACKS)
 
 
 def as_csv(found: Cells) -> str:
-    """Ours over every published policy in every scenario, a row for each: the numbers behind the tables."""
+    """The numbers behind the tables as CSV: each of our policies over each published one in every scenario."""
     sink = StringIO()
     out = csv.writer(sink, lineterminator="\n")
     out.writerow(["cell", "attack", "C", "policy", "over", "best_published", "ratio", "low", "high", "regret", "other"])
@@ -319,18 +335,17 @@ def as_csv(found: Cells) -> str:
 # The picture.
 
 _ROW = 0.172  # inches
-_COLORS, _FAR = "PuOr_r", 8.0  # purple below 1, orange above, for every kind of eye; full colour at this ratio
+_COLORS, _FAR = "PuOr_r", 8.0  # purple below 1, orange above, which the colour-blind can tell apart; full at 8 and 1/8
 
 
 def picture(found: Cells) -> Figure:
-    """The ratio to the best published in every scenario: a panel for each of ours, cells by attacks."""
+    """The regret over that of the best published in every scenario: a panel for each of ours, cells by attacks."""
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-    from robandit.figures.pictures import FONT, WIDTH
+    from robandit.figures.pictures import FONT, WIDTH, color_bar
 
     cells = list(dict.fromkeys(case.environment for case in found))
-    columns = list(dict.fromkeys(_attack(case) for case in found))
     figure = Figure(figsize=(WIDTH, len(cells) * _ROW + 2.0), layout="constrained")
     grid = figure.add_gridspec(2, len(OURS), height_ratios=[len(cells) * _ROW, 0.09])
     norm = LogNorm(1.0 / _FAR, _FAR)
@@ -338,34 +353,24 @@ def picture(found: Cells) -> Figure:
         axes = figure.add_subplot(grid[0, number])
         axes.set_title(policy, fontsize=FONT + 1.0)
         shown = _panel(axes, {(c.environment, _attack(c)): r for c, r in ratios(found, policy).items()}, norm)
-        axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(np.arange(len(cells)) + 0.5, cells if number == 0 else [""] * len(cells))
-        axes.tick_params(labelsize=FONT, length=0)
     bar = figure.add_subplot(grid[1, :])
-    figure.colorbar(shown, cax=bar, orientation="horizontal", extend="both")
+    words = "regret over that of the best published policy, picked with hindsight\nbold: above 1 by its 95 % interval"
+    color_bar(figure, shown, bar, words, extend="both")
     bar.set_xticks([2.0**power for power in range(-3, 4)], ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
     bar.minorticks_off()
-    bar.tick_params(labelsize=FONT)
-    words = "regret over that of the best published policy, picked with hindsight\nbold: above 1 by its 95 % interval"
-    bar.set_xlabel(words, fontsize=FONT)
     return figure
 
 
-def _panel(axes: Axes, each: Mapping[tuple[str, str], Ratio], norm: Any) -> Any:
-    """A cell of colour and a number for each scenario."""
-    import matplotlib as mpl
-
-    from robandit.figures.pictures import FONT
+def _panel(axes: Axes, each: Mapping[tuple[str, str], Ratio], norm: LogNorm) -> QuadMesh:
+    """Draw a coloured cell with a number for each scenario, and name the attacks below."""
+    from robandit.figures.pictures import FONT, heat_cells, number_cells
 
     rows, columns = (list(dict.fromkeys(key[part] for key in each)) for part in (0, 1))
     values = np.array([[each[row, column].value for column in columns] for row in rows])
-    shown = axes.pcolormesh(values, norm=norm, cmap=_COLORS, edgecolors="white", linewidth=1)
-    colors = mpl.colormaps[_COLORS](norm(values))
-    for (y, x), value in np.ndenumerate(values):
-        light = float(colors[y, x, :3] @ [0.299, 0.587, 0.114])  # how bright the cell is to the eye
-        look: dict[str, Any] = {"color": "black" if light > 0.5 else "white", "fontsize": FONT - 1.0}
-        weight = "bold" if each[rows[y], columns[x]].low > 1.0 else "normal"
-        axes.text(x + 0.5, y + 0.5, short_number(value), ha="center", va="center", weight=weight, **look)
+    bold = np.array([[each[row, column].low > 1.0 for column in columns] for row in rows])
+    shown = heat_cells(axes, values, norm, _COLORS)
+    number_cells(axes, values, norm, _COLORS, bold, FONT - 1.0)
     axes.set(ylim=(len(rows), 0))
-    axes.spines[:].set_visible(False)
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=40, ha="right", rotation_mode="anchor")
     return shown

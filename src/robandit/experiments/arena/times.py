@@ -1,4 +1,4 @@
-"""How long the policies of the arena take, measured on this machine."""
+"""How long the policies of the arena take on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from robandit.experiments.arena.race import LEVELS, TUNING_ATTACKS, Field, attacks, grids
+from robandit.experiments.arena.race import LEVELS, TUNING_ATTACKS, Entrants, attacks, grids
 from robandit.experiments.arena.race import config as evaluation_config
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
@@ -22,16 +22,17 @@ from robandit.policies import Policy
 
 BATCH, ROUNDS, SLICES = 64, 200, 3
 UNDER = ("flip", LEVELS[-1])
-"""The attack of the rounds that are timed."""
+"""The attack and its budget in the rounds that are timed."""
 
 Times = Mapping[str, Mapping[str, float]]
-"""Microseconds per round and trial, by world and policy."""
+"""Microseconds per round and trial for each world and policy."""
 
 
 def times(configs: Sequence[Mapping[str, Any]], path: Path, *, anew: bool) -> tuple[Times, bytes]:
-    """The times of these evaluations and the file of them; from ``path`` if it has them, unless they are wanted anew.
+    """The times of these evaluations, and the file that holds them.
 
-    No other run has the same times, so they stay out of the table.
+    They are read from ``path`` if they are there, unless ``anew``. They stay out of the table, because no two runs
+    take the same time.
     """
     asked = {
         "measured": f"processor time in one process, {BATCH} trials at once, under {UNDER[0]} at C = {UNDER[1]:g}; "
@@ -48,34 +49,34 @@ def times(configs: Sequence[Mapping[str, Any]], path: Path, *, anew: bool) -> tu
     return found, (json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-_SCALES = (2.0**-4, 2.0**-10)  # of a forecast: Multi-level takes far longer at small ones
-_AROUND = 3.0  # microseconds per round and trial for the world, the attack and the records
+_SCALES = (2.0**-4, 2.0**-10)  # radius scales of a forecast: Multi-level takes far longer at small ones
+_AROUND = 3.0  # microseconds per round and trial for the environment, the attack and the records
 
 
-def forecast(field: Field, *, rounds: int, trials: int, seed: int, tune_trials: int, workers: int) -> list[str]:
-    """What there is to do and about how long it will take, in words, by a few rounds of each policy."""
+def forecast(entrants: Entrants, *, rounds: int, trials: int, seed: int, tune_trials: int, workers: int) -> list[str]:
+    """How much there is to do and about how long it takes, in words. A few rounds of each policy are timed for it."""
     panels = len(attacks(rounds, TUNING_ATTACKS)) * tune_trials * rounds
-    tuning = {policy: len(scales) * panels for policy, scales in grids(field).items()}
-    judging = len(attacks(rounds, field.attacks)) * trials * rounds
+    tuning = {policy: len(scales) * panels for policy, scales in grids(entrants).items()}
+    judging = len(attacks(rounds, entrants.attacks)) * trials * rounds
     microseconds = 0.0
-    for world, scale in product(field.environments, _SCALES):
-        scales = dict.fromkeys(field.tuned, scale)
-        evaluation = evaluation_config(field, world, scales, rounds=rounds, trials=trials, seed=seed)
+    for world, scale in product(entrants.environments, _SCALES):
+        scales = dict.fromkeys(entrants.tuned, scale)
+        evaluation = evaluation_config(entrants, world, scales, rounds=rounds, trials=trials, seed=seed)
         for policy, each in measure(evaluation, min(50, rounds), slices=1).items():
             work = judging + tuning.get(policy, 0)
             microseconds += (each + _AROUND) * work / len(_SCALES)
-    worlds = len(field.environments)
+    worlds = len(entrants.environments)
     lines = [
-        f"{len(field.policies)} policies, {len(attacks(rounds, field.attacks))} attacks and levels, worlds: {worlds}; "
-        f"{worlds * sum(tuning.values()) / 1e6:.3g} million rounds of tuning, "
-        f"{worlds * len(field.policies) * judging / 1e6:.3g} million of evaluation",
-        f"about {microseconds / 6e7 / workers:.2g} minutes on {workers} of these cores, if none of it is there yet",
+        f"{len(entrants.policies)} policies, {len(attacks(rounds, entrants.attacks))} attacks and levels, "
+        f"worlds: {worlds}; {worlds * sum(tuning.values()) / 1e6:.3g} million rounds of tuning, "
+        f"{worlds * len(entrants.policies) * judging / 1e6:.3g} million of evaluation",
+        f"about {microseconds / 6e7 / workers:.2g} minutes on {workers} of these cores, if nothing is there yet",
     ]
-    return lines + ([f"not in this version: {', '.join(field.missing)}"] if field.missing else [])
+    return lines + ([f"not in this version: {', '.join(entrants.missing)}"] if entrants.missing else [])
 
 
 def measure(config: Mapping[str, Any], rounds: int, slices: int = SLICES) -> dict[str, float]:
-    """Microseconds per round and trial of every policy of an evaluation."""
+    """Microseconds per round and trial for every policy of an evaluation."""
     from threadpoolctl import threadpool_limits
 
     hostile = [one for one in attacks(config["rounds"], [UNDER[0]]) if one["budget"] == UNDER[1]]
@@ -84,7 +85,7 @@ def measure(config: Mapping[str, Any], rounds: int, slices: int = SLICES) -> dic
     attack = find("attacks", run.attacks[0].kind)(**run.attacks[0].settings)
     scenario = Scenario(world, attack, range(BATCH))
     found = {}
-    with threadpool_limits(1):  # as the engines have it
+    with threadpool_limits(1):  # as in the engines
         for entry in run.policies:
             seconds = []
             for _ in range(slices):
@@ -97,7 +98,7 @@ def measure(config: Mapping[str, Any], rounds: int, slices: int = SLICES) -> dic
 
 
 class Clock:
-    """A class of policies that adds up the time of its `choose` and `update`."""
+    """Makes a subclass of a policy and adds up the time of its `choose` and `update`."""
 
     def __init__(self, kind: type[Policy]) -> None:
         self.seconds = 0.0

@@ -1,22 +1,24 @@
-"""Figure 1 of the paper: its settings as data, its claims as checks, its growth beside the theorems."""
+"""Figure 1 of the paper: its settings, its claims as checks, and the growth of regret against the theorems."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from robandit.arrays import Floats
-from robandit.experiments.tune import final_regret, interval
-from robandit.lab.summary import summary
+from robandit.experiments.intervals import interval
+from robandit.experiments.tune import final_regret
+from robandit.figures.numbers import mean_half
+from robandit.lab.summary import Curve, Curves, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyarrow import Table
 
 FLIPS = (0, 30, 90, 150, 300, 450)
-"""k of the six panels, which the paper labels C = 2k."""
+"""The number k of flipped rounds in each panel. The paper labels the panel C = 2k."""
 SETTING: Mapping[str, Any] = {"rounds": 10_000, "trials": 10, "seed": 1}
 
 OFUL, WEIGHTED, GREEDY, MULTI = "OFUL", "Weighted OFUL", "Greedy", "Multi-level weighted OFUL"
@@ -34,7 +36,7 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
 def config(
     scales: Mapping[str, float], *, dim: int = 20, actions: int = 20, flips: Sequence[int] = FLIPS, **numbers: Any
 ) -> dict[str, Any]:
-    """The run of Figure 1. Policies without a scale of their own are at 1, the theory."""
+    """The settings of the run. Policies that ``scales`` leaves out are at scale 1, the theory."""
     return {
         **SETTING,
         **numbers,
@@ -47,7 +49,7 @@ def config(
 
 
 def world(dim: int = 20, actions: int = 20, flips: Sequence[int] = FLIPS) -> dict[str, Any]:
-    """Its environment and attacks."""
+    """The environment and the attacks of Figure 1."""
     return {
         "environments": [{"name": "paper", "dim": dim, "actions": actions}],
         "attacks": [{"name": "flip", "rounds": list(flips)}],
@@ -55,25 +57,27 @@ def world(dim: int = 20, actions: int = 20, flips: Sequence[int] = FLIPS) -> dic
 
 
 class Claim(NamedTuple):
-    """An observation of the paper's "Results and Discussion": left < factor · right, or > if ``worse``."""
+    """An observation in "Results and Discussion" of the paper: left < factor · right, or > if ``worse``."""
 
     corruption: float
+    """C of the panel, as the paper labels it."""
     left: str
     right: str
     factor: float
     worse: bool
     words: str
-    """The paper's, with a place for the name of the right."""
+    """The paper's words, with {} for the name of the right policy."""
 
     def text(self) -> str:
+        """The claim as a line of a table."""
         relation = "more" if self.worse else "less"
         measure = "" if self.factor == 1.0 else f" ({relation} than {self.factor:g} times its regret)"
         return f"C = {self.corruption:g}: {self.words.format(self.right)}{measure}"
 
 
 LARGE, MUCH, CLOSE = 0.8, 2.0, 1.2
-"""What we take the paper's words for: by a large margin, remarkably: less than 0.8 times; much worse: more than twice;
-minor additional regret: less than 1.2 times."""
+"""How we read the paper's words. "By a large margin" and "remarkably" mean less than 0.8 times the regret, "much worse"
+more than twice, and "minor additional regret" less than 1.2 times."""
 
 CLAIMS: Sequence[Claim] = (
     *(Claim(0, MULTI, other, 1.0, True, "Multi-level behaves worse than {}") for other in (WEIGHTED, OFUL)),
@@ -92,110 +96,107 @@ CLAIMS: Sequence[Claim] = (
 
 
 class Finding(NamedTuple):
-    """What became of a claim: the means, and left − factor · right with its 95 % interval, paired over trials."""
+    """The verdict on a claim, and the numbers behind it."""
 
     claim: Claim
     verdict: str
     left: float
+    """The mean regret of the left policy."""
     right: float
+    """The mean regret of the right policy."""
     low: float
+    """The lower end of the 95 % interval of left − factor · right, paired over trials."""
     high: float
+    """The upper end of that interval."""
 
     def evidence(self) -> str:
+        """The numbers in words."""
         factor = "" if self.claim.factor == 1.0 else f"{self.claim.factor:g} · "
         interval = f"[{self.low:.0f}, {self.high:.0f}]" if self.low < self.high else "no interval from one trial"
         return f"{self.left:.0f} and {self.right:.0f}; first − {factor}second: {interval}"
 
 
 def judge(table: Table, claims: Sequence[Claim] = CLAIMS) -> list[Finding]:
-    """The verdict on every claim whose corruption and policies the table has."""
-    regret, order = final_regret(table), _labels(table)
-    return [
-        _find(
-            claim, regret[claim.left][order.index(claim.corruption)], regret[claim.right][order.index(claim.corruption)]
-        )
-        for claim in claims
-        if claim.corruption in order and {claim.left, claim.right} <= regret.keys()
-    ]
+    """The verdict on every claim whose corruption and policies are in the table."""
+    regret, panels = final_regret(table), table["C"].unique().to_pylist()
+    found = []
+    for claim in claims:
+        if claim.corruption in panels and {claim.left, claim.right} <= regret.keys():
+            panel = panels.index(claim.corruption)
+            found.append(_find(claim, regret[claim.left][panel], regret[claim.right][panel]))
+    return found
 
 
 def _find(claim: Claim, left: Floats, right: Floats) -> Finding:
-    """By the paired t interval: a difference on the one side of zero, on the other, or on both."""
+    """The verdict by the paired t interval of the difference, which is above 0, below 0, or contains it."""
     difference = left - claim.factor * right
     mean, half = interval(difference)
     low, high = mean - half, mean + half
     above, below = ("holds", "does not hold") if claim.worse else ("does not hold", "holds")
-    verdict = above if low > 0.0 else below if high < 0.0 else "undecided"  # as it is from one trial, with its nan
+    verdict = above if low > 0.0 else below if high < 0.0 else "undecided"  # also for one trial, whose half is nan
     return Finding(claim, verdict, float(left.mean()), float(right.mean()), low, high)
 
 
-def _labels(table: Table) -> list[float]:
-    """C of the panels, in the order of the table."""
-    return table["C"].unique().to_pylist()
-
-
 def regret_rows(table: Table, scales: Mapping[str, float]) -> tuple[list[str], list[list[str]]]:
-    """The regret at the end with its interval, a row for each policy and a column for each C; and the scales."""
+    """The header and rows of a table of the regret at the end: a row for each policy, a column for each C."""
     found = summary(table)
     header = ["policy", "radius scale", *(f"C = {case.corruption:g}" for case in found)]
     realised = [f"{next(iter(policies.values())).realised:.1f}" for policies in found.values()]
     rows = [["realised C", "", *realised]]
     for policy in next(iter(found.values())):
-        cells = [_cell(policies[policy].mean[-1], policies[policy].half[-1]) for policies in found.values()]
+        cells = [mean_half(policies[policy].mean[-1], policies[policy].half[-1]) for policies in found.values()]
         rows.append([policy, "" if policy == GREEDY else f"{scales.get(policy, 1.0):.3g}", *cells])
     return header, rows
 
 
-def _cell(mean: float, half: float) -> str:
-    return f"{mean:.0f}" if np.isnan(half) else f"{mean:.0f} ± {half:.0f}"
-
-
 class Slope(NamedTuple):
-    """How regret grows: the exponent with its 95 % interval, and the theorem's."""
+    """The exponent with which a policy's regret grows."""
 
     policy: str
     of: str
+    """What it grows in: T at some C, or C."""
     exponent: float
     half: float
+    """Half of the exponent's 95 % interval."""
     theorem: str
+    """The exponent in the theorem, or `none`."""
 
 
 def growth(table: Table) -> list[Slope]:
     """The exponents of the regret's growth: in T from a tenth of the rounds on, and in C over the panels."""
-    rows = []
     found = summary(table)
-    for policy in next(iter(found.values())):
-        for case, policies in found.items():
-            if case.corruption in (0.0, 180.0, 900.0):
-                bounded = policy in (MULTI, ROBUST, ROBUST_REALISED) or (policy != GREEDY and case.corruption == 0.0)
-                name = f"T at C = {case.corruption:g}"
-                rows.append(_slope(policy, name, *_in_rounds(policies[policy]), "1/2" if bounded else "none"))
-        points = [
-            (p[policy].realised, p[policy].mean[-1], p[policy].half[-1])
-            for p in found.values()
-            if p[policy].realised > 0
-        ]
-        if len(points) > 2:
-            x, y, half = np.array(points).T
-            theorem = {MULTI: "2", ROBUST: "1", ROBUST_REALISED: "1"}.get(policy, "none")
-            rows.append(_slope(policy, "C", x, y, half, theorem))
-    return rows
+    return [slope for policy in next(iter(found.values())) for slope in _slopes(policy, found)]
 
 
-def _in_rounds(curve: Any) -> tuple[Floats, Floats, Floats]:
+def _slopes(policy: str, found: Curves) -> Iterator[Slope]:
+    """The exponents of one policy."""
+    for case, policies in found.items():
+        if case.corruption in (0.0, 180.0, 900.0):
+            bounded = policy in (MULTI, ROBUST, ROBUST_REALISED) or (policy != GREEDY and case.corruption == 0.0)
+            name = f"T at C = {case.corruption:g}"
+            yield _slope(policy, name, *_in_rounds(policies[policy]), "1/2" if bounded else "none")
+    ends = [policies[policy] for policies in found.values() if policies[policy].realised > 0]
+    if len(ends) > 2:
+        x, y, half = np.array([(end.realised, end.mean[-1], end.half[-1]) for end in ends]).T
+        theorem = {MULTI: "2", ROBUST: "1", ROBUST_REALISED: "1"}.get(policy, "none")
+        yield _slope(policy, "C", x, y, half, theorem)
+
+
+def _in_rounds(curve: Curve) -> tuple[Floats, Floats, Floats]:
+    """Rounds, mean and half from a tenth of the rounds on."""
     late = curve.rounds >= curve.rounds[-1] / 10
     return curve.rounds[late], curve.mean[late], curve.half[late]
 
 
 def _slope(policy: str, of: str, x: Floats, y: Floats, half: Floats, theorem: str) -> Slope:
-    """From the first to the last point on logarithmic axes; its interval from those of the two."""
+    """The slope from the first to the last point on logarithmic axes, with an interval from those of the two."""
     reach = np.log(x[-1] / x[0])
     error = np.hypot(half[-1] / y[-1], half[0] / y[0]) / reach
     return Slope(policy, of, float(np.log(y[-1] / y[0]) / reach), float(error), theorem)
 
 
 def growth_picture(table: Table) -> Figure:
-    """Regret against T and against the realised C on logarithmic axes, beside lines of the theorems' slopes."""
+    """Regret against T and against the realised C on logarithmic axes, with lines of the theorems' slopes."""
     from robandit.figures.pictures import FONT, log_panels, style
 
     found = summary(table)
@@ -214,7 +215,7 @@ def growth_picture(table: Table) -> Figure:
 
 
 def _rulers(axes: Any, slopes: Sequence[float]) -> None:
-    """Grey lines of some slopes through the upper right of a panel."""
+    """Draw grey lines of these slopes through the upper right corner of a panel."""
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     for slope in slopes:
         x = np.array([x1 * (x0 / x1) ** 0.4, x1])

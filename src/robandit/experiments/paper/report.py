@@ -1,4 +1,4 @@
-"""The report: what the commands left in a folder, on one page that needs nothing else."""
+"""The report: the results in a folder, on one HTML page that needs no other file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LEAD = (
 
 
 def build(folder: Path) -> str:
-    """The page, from figure1.parquet and, where they are, verify.json and variance.md."""
+    """The page, from figure1.parquet and, if they are there, verify.json and variance.md."""
     path = folder / "figure1.parquet"
     if not path.exists():
-        raise ConfigError(f"there is no {path}; make it with: robandit figure1 --out {folder}")
+        raise ConfigError(f"there is no {path}; make it with: robandit paper figure1 --out {folder}")
     result = read(path)
     sections = [_panels(result), _claims(result), _tuning(), _growth(result)]
     sections += [_theory(folder / "verify.json"), _variance(folder / "variance.md"), _settings(result)]
@@ -38,20 +38,21 @@ def _scales(result: Result) -> dict[str, float]:
 
 
 def _command(result: Result) -> Command:
-    """The one that makes this result; radius scales from a file of one's own it can't know."""
+    """The command that makes this result. It does not know of a file of radius scales."""
     config, world = result.config, result.config["environments"][0]
     flips = ",".join(str(attack["rounds"]) for attack in config["attacks"])
     theory = " --radius theory" if set(_scales(result).values()) == {1.0} else ""
     size = f"--dim {world['dim']} --actions {world['actions']} --flips {flips}"
     numbers = f"--trials {config['trials']} --rounds {config['rounds']} --seed {config['seed']}"
-    return Command(f"robandit figure1 {numbers} {size}{theory}")
+    return Command(f"robandit paper figure1 {numbers} {size}{theory}")
 
 
 def _panels(result: Result) -> Section:
     header, rows = figure1.regret_rows(result.table, _scales(result))
     words = (
-        "In the first k rounds every reward's mean is flipped, on fresh decision sets; then nobody lies, and the set "
-        "stays the same. The paper labels this C = 2k. By its own definition the corruption is far less: the first row."
+        "In the first k rounds the mean of every reward is flipped, on fresh decision sets. Then nobody lies, and the "
+        "set stays the same. The paper labels this C = 2k. By its own definition the corruption is far less: see the "
+        "first row of the table."
     )
     pictures = [
         Picture(regret_curves(result.table), "Regret over the rounds, for the six amounts of corruption of Figure 1."),
@@ -60,7 +61,7 @@ def _panels(result: Result) -> Section:
     levels = level_use(result.table)
     if levels is not None:
         pictures.append(
-            Picture(levels, "How often Multi-level weighted OFUL drew each level, and found its set empty.")
+            Picture(levels, "How often Multi-level weighted OFUL drew each level, and how often its set was empty.")
         )
     table = Grid(header, [list(row) for row in rows], "Regret at the end: mean and half of its 95 % interval.")
     return Section("Figure 1", [Text(words), pictures[0], table, *pictures[1:], _command(result)])
@@ -69,10 +70,10 @@ def _panels(result: Result) -> Section:
 def _claims(result: Result) -> Section:
     findings = figure1.judge(result.table)
     words = (
-        f"Each observation of the paper's Results and Discussion, checked over {result.config['trials']} trials: the "
-        "same trial has the same decision sets and noise for every policy, so differences are paired. What we take the "
-        "words for: large margin and remarkably, less than 0.8 times the regret; much worse, more than twice; minor "
-        "additional regret, less than 1.2 times."
+        f"Each observation of the paper's Results and Discussion, checked over {result.config['trials']} trials. A "
+        "trial has the same decision sets and noise for every policy, so differences are paired. We read large margin "
+        "and remarkably as less than 0.8 times the regret, much worse as more than twice, and minor additional regret "
+        "as less than 1.2 times."
     )
     rows = [(found.claim.text(), found.verdict, found.evidence()) for found in findings]
     return Section("The paper's claims", [Text(words), Verdicts(rows)])
@@ -82,21 +83,21 @@ def _tuning() -> Section:
     tuned = shipped()
     made = tuned.made_from
     words = (
-        f"Every radius is multiplied by one number for each policy, the one of least {tuned.objective} regret over "
-        f"the six panels on {made['trials']} trials of seed {SEED}, which no evaluation uses. The curves are steep: "
+        f"All radii of a policy are multiplied by one number: the one of least {tuned.objective} regret over the six "
+        f"panels, on {made['trials']} trials of seed {SEED}, which no evaluation uses. The curves are steep, so "
         "whoever picks these numbers by hand picks the winner."
     )
     return Section(
         "Tuning",
-        [Text(words), Picture(sensitivity(tuned), "Regret against the radius scale."), Command("robandit tune")],
+        [Text(words), Picture(sensitivity(tuned), "Regret against the radius scale."), Command("robandit paper tune")],
     )
 
 
 def _growth(result: Result) -> Section:
     words = (
         "The theorems bound the regret by C·√T for Robust weighted OFUL and C²·√T for Multi-level, up to logarithms. "
-        "The exponents below are measured: in T from a tenth of the rounds to all of them, in C from the least to the "
-        "largest realised corruption above 0."
+        "The exponents below are measured: in T from a tenth of the rounds to all of them, and in C from the smallest "
+        "to the largest realised corruption above 0."
     )
     rows: list[list[object]] = [
         [s.policy, s.of, f"{s.exponent:.2f} ± {s.half:.2f}", s.theorem] for s in figure1.growth(result.table)
@@ -109,29 +110,36 @@ def _growth(result: Result) -> Section:
 
 def _theory(path: Path) -> Section:
     if not path.exists():
-        return Section("The theorems as numbers", [Text("Not run here."), Command("robandit verify")])
+        return Section(
+            "The theorems as numbers",
+            [Text("There is no verify.json here. This command makes it:"), Command("robandit paper verify")],
+        )
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     rows = [(row["claim"], row["verdict"], row["evidence"]) for row in found["rows"]]
     words = (
-        "The lemmas and bounds at radius scale 1, as printed, held against trials under every weak attack on two "
-        "environments. A bound is vacuous where it exceeds all that can be lost. Ratios are distance over radius, or "
-        "the left of an inequality over its right; the farthest that an estimate was from μ* is "
-        f"{found['largest ratio']:.3f} of its radius: that is how wide the theory is. {found['monitor']}"
+        "The lemmas and bounds at radius scale 1, as printed, checked in trials under every weak attack in two "
+        "environments. A bound is vacuous if it exceeds all that can be lost. A ratio is a distance over its radius, "
+        "or the left side of an inequality over the right. No estimate was farther from μ* than "
+        f"{found['largest ratio']:.3f} of its radius, which shows how wide the theory's radii are. {found['monitor']}"
     )
     return Section("The theorems as numbers", [Text(words), Verdicts(rows), Command(found["command"])])
 
 
 def _variance(path: Path) -> Section:
-    command = Command("robandit variance")
+    command = Command("robandit paper variance")
     if not path.exists():
-        return Section("What the variance buys", [Text("Not run here."), command])
+        return Section(
+            "What knowing the variance gains", [Text("There is no variance.md here. This command makes it:"), command]
+        )
     lines = [line.strip("| \n").split(" | ") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     words = (
-        "In the paper's experiments σ_t is always below the floor that observations are weighted by, so that variance "
-        "weighting does nothing. Here σ_t lies on both sides of it, in the same world twice: told σ_t, or told R."
+        "In the paper's experiments σ_t is always below the floor of the weights, so that weighting by variance has no "
+        "effect. Here σ_t lies on both sides of the floor, in the same world twice: policies are told σ_t, or only R."
     )
     rows: list[list[object]] = [list(line) for line in lines[2:]]
-    return Section("What the variance buys", [Text(words), Grid(lines[0], rows, "Regret at the end."), command])
+    return Section(
+        "What knowing the variance gains", [Text(words), Grid(lines[0], rows, "Regret at the end."), command]
+    )
 
 
 def _settings(result: Result) -> Section:

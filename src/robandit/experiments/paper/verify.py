@@ -1,10 +1,10 @@
-"""The theorems as numbers: every lemma and bound of the paper, held against runs at radius scale 1."""
+"""The theorems as numbers: every lemma and bound of the paper, checked in runs at radius scale 1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import nan
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,26 +12,30 @@ import numpy as np
 from robandit.arrays import Floats, Ints
 from robandit.experiments.paper.theory import (
     ROUNDING,
-    Lemma,
     OneRadiusWatcher,
     Watcher,
-    clopper_pearson,
     gap_bound,
     known_bound,
     multi_level_bound,
 )
-from robandit.experiments.tune import interval
+from robandit.experiments.paper.verdicts import (
+    ClaimRow,
+    TrialGroup,
+    coverage,
+    mean_bound,
+    path_bound,
+    per_round,
+    pool,
+)
 from robandit.inputs import integer, positive
 from robandit.lab.attacks import ATTACKS, Attack
 from robandit.lab.environments import Environment, Fresh, Paper
-from robandit.lab.protocol import MakePolicy, Monitor, Scenario, Trace, Watch, checkpoints, rehearse, simulate
+from robandit.lab.protocol import MakePolicy, Scenario, Trace, Watch, checkpoints, rehearse, simulate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import OFUL, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL
 from robandit.policies.radius import Setting
 
-HOLDS, FAILS, UNDECIDED, VACUOUS = "holds", "fails", "undecided", "vacuous"
-
-# The claims, by what they say and the paper's label.
+# The claims, each with the paper's label.
 EVENT = "μ* within β and γ of all levels ≥ ℓ*: the event E_1 (sec6:confidence)"
 BETA = "μ* within β_{t,ℓ} (confidence:gl)"
 GAMMA = "μ* within γ_{t,ℓ} (confidence:sb)"
@@ -47,72 +51,32 @@ GAP_BOUND = "mean regret bound by the gap, C unknown (thm:gap dependent regret)"
 PROVED = "the monitor proves no more corruption than there was (docs/monitor.md)"
 
 RADII = (ALPHA, BETA, GAMMA)
-"""The claims about the paper's own radii."""
+"""The claims about the paper's radii."""
 RUNS = 5
-"""How many times `verify` plays all rounds: once for each policy, and once for the monitor."""
+"""How often `verify` plays all rounds: once for each of four policies, and once for the monitor."""
 LOOKS = 20
-"""Rounds at which the monitor looks, about."""
+"""About how often the monitor looks."""
 PAPER_SIZE: Mapping[str, int] = {"rounds": 10_000, "trials": 10, "dim": 20, "actions": 20}
-"""The size of the paper's experiments, for those who have the minutes."""
+"""The size of the paper's experiments, which takes minutes."""
 
 
-class Row(NamedTuple):
-    """A claim, checked in some trials of an environment under an attack. All of it is plain data."""
-
-    claim: str
-    attack: str
-    environment: str
-    corruption: float
-    """The realised C, on average."""
-    unit: str
-    """What was checked: `trials`, `rounds`, or the `mean` over trials."""
-    checked: int
-    breaches: int
-    required: float
-    """The probability that the paper promises; 1 for what must hold always."""
-    low: float
-    """The 95 % Clopper–Pearson interval of the coverage, from this"""
-    high: float
-    """to this. NaN for what is not a matter of coverage."""
-    ratio: float
-    """The largest distance over radius, left over right, or regret over bound. Above 1 it is a breach."""
-    verdict: str
-    regret: float = nan
-    """For a bound: the mean regret,"""
-    bound: float = nan
-    """the mean bound,"""
-    ceiling: float = nan
-    """and the most that any policy could have lost, on average."""
-
-    def evidence(self) -> str:
-        """The numbers in words."""
-        if not np.isnan(self.bound):
-            relation = "≥" if self.verdict == VACUOUS else "<"
-            ratio = f"bound {self.bound:.3g} {relation} {self.ceiling:.3g}, the most that can be lost"
-            return f"regret {self.regret:.3g}, {ratio}; ratio at most {self.ratio:.2g}"
-        counted = f"{self.breaches} breaches in {self.checked} {self.unit}; ratio at most {self.ratio:.2g}"
-        if np.isnan(self.low):
-            return counted
-        return f"{counted}; coverage [{self.low:.3f}, {self.high:.3f}], promised {self.required:.3g}"
-
-
-class Verdicts(NamedTuple):
-    """All rows, and the settings that they are from."""
+class Verification(NamedTuple):
+    """The rows of all claims, and the settings of the run."""
 
     settings: Mapping[str, Any]
-    rows: Sequence[Row]
+    rows: Sequence[ClaimRow]
     power: str = ""
-    """What the monitor made of the attacks, in words."""
+    """How much of the corruption the monitor found, in words."""
 
-    def pooled(self) -> list[Row]:
-        """A row for each claim over all environments and attacks, whose trials are different ones."""
+    def pooled(self) -> list[ClaimRow]:
+        """One row for each claim, over all environments and attacks, which have different trials."""
         claims = list(dict.fromkeys(row.claim for row in self.rows))
-        return [_pool([row for row in self.rows if row.claim == claim]) for claim in claims]
+        return [pool([row for row in self.rows if row.claim == claim]) for claim in claims]
 
 
-def largest_ratio(verdicts: Verdicts, claims: Sequence[str] = RADII) -> float:
-    """The largest distance over radius, of the paper's radii. `verify` with a ``shrink`` below it reports breaches."""
-    return max(row.ratio for row in verdicts.rows if row.claim in claims)
+def largest_ratio(found: Verification, claims: Sequence[str] = RADII) -> float:
+    """The largest distance over radius, of the paper's radii. A ``shrink`` below it gives breaches."""
+    return max(row.ratio for row in found.rows if row.claim in claims)
 
 
 def verify(
@@ -126,35 +90,22 @@ def verify(
     shrink: float = 1.0,
     progress: Callable[[int], object] | None = None,
     multi_level: type[MultiLevelWeightedOFUL] = MultiLevelWeightedOFUL,
-) -> Verdicts:
-    """Hold the paper's lemmas and bounds against ``trials`` trials of every weak attack in two environments.
+) -> Verification:
+    """Check the paper's lemmas and bounds in ``trials`` trials of every weak attack in two environments.
 
-    C is the realised one, of each trial. ``shrink`` multiplies every radius in the checks, and none of the policies'.
-    ``progress`` is called with the number of rounds played since the last call, `RUNS` times ``rounds`` in all.
-    ``multi_level`` can be a variant of one's own.
+    C is the realised corruption of each trial. ``shrink`` multiplies every radius in the checks, and none of the
+    policies'. ``progress`` is called with the number of rounds played since the last call, `RUNS` times ``rounds`` in
+    all. ``multi_level`` can be your own variant.
     """
     _check(rounds, trials, delta, shrink)
     settings = {"rounds": rounds, "trials": trials, "dim": dim, "actions": actions, "delta": delta, "seed": seed}
-    cells = _cells(rounds, trials, {"paper": Paper(dim=dim, actions=actions), "fresh": Fresh(dim=dim, actions=actions)})
-    play = partial(_play, rounds=rounds, delta=delta, seed=seed, progress=progress)
-    corruption = rehearse([cell.scenario for cell in cells], rounds, seed)
-    cells = [cell._replace(corruption=float(corruption[part].mean())) for cell, part in _parts(cells)]
-    setting = _setting(cells[0].scenario.environment, delta)
-
-    watcher = Watcher(setting, rounds, corruption, shrink)
-    rows = _multi_level_rows(cells, watcher, play(multi_level, cells, watcher), setting, rounds, corruption)
-    known = OneRadiusWatcher(len(corruption), shrink)
-    trace = play(partial(RobustWeightedOFUL, corruption=corruption.tolist()), cells, known)
-    rows += _known_rows(cells, known, trace, setting, rounds, corruption)
-    clean = [cell for cell in cells if cell.attack == "none"]
-    for policy, claim in ((OFUL, OFUL_RADIUS), (WeightedOFUL, WEIGHTED_RADIUS)):
-        watch = OneRadiusWatcher(len(clean) * trials, shrink)
-        play(policy, clean, watch)
-        rows += [coverage(claim, cell, watch.ratio[part], 1.0 - delta) for cell, part in _parts(clean)]
-    monitor = partial(CorruptionMonitor, delta=delta, radius_scale=shrink)
-    trace = play(OFUL, cells, None, at=checkpoints(rounds, LOOKS), monitor=monitor)
-    rows += _monitor_rows(cells, trace, 1.0 - delta)
-    return Verdicts(settings | {"shrink": shrink}, rows, _power(trace))
+    worlds = {"paper": Paper(dim=dim, actions=actions), "fresh": Fresh(dim=dim, actions=actions)}
+    stage = _stage(_groups(rounds, trials, worlds), rounds, delta, seed, shrink, progress)
+    rows = _multi_level_rows(stage, multi_level) + _known_rows(stage)
+    rows += _clean_rows(stage, OFUL, OFUL_RADIUS) + _clean_rows(stage, WeightedOFUL, WEIGHTED_RADIUS)
+    monitored = stage.monitor(OFUL)
+    rows += _monitor_rows(stage, monitored)
+    return Verification(settings | {"shrink": shrink}, rows, _power(monitored))
 
 
 def _check(rounds: int, trials: int, delta: float, shrink: float) -> None:
@@ -165,39 +116,22 @@ def _check(rounds: int, trials: int, delta: float, shrink: float) -> None:
         raise ValueError(f"delta must be below 1/3, as lemma sec6:confidence asks, got {delta!r}")
 
 
-class Cell(NamedTuple):
-    """Some trials of an environment under an attack, by name."""
-
-    environment: str
-    attack: str
-    scenario: Scenario
-    corruption: float = nan
-    """The realised C, on average."""
-
-    def row(self, claim: str, *rest: Any, **more: Any) -> Row:
-        """A row about these trials."""
-        return Row(claim, self.attack, self.environment, self.corruption, *rest, **more)
-
-
-def _cells(rounds: int, trials: int, worlds: Mapping[str, Environment]) -> list[Cell]:
-    """Every weak attack in every environment, each on trials of its own, so that all of them are independent."""
+def _groups(rounds: int, trials: int, worlds: Mapping[str, Environment]) -> list[TrialGroup]:
+    """Every weak attack in every environment, each on its own trials, so that all groups are independent."""
     attacks = weak_attacks(rounds)
-    pairs = [(world, attack) for world in worlds for attack in attacks]
-    return [
-        Cell(
-            world,
-            attack,
-            Scenario(worlds[world].facing(attacks[attack]), attacks[attack], range(i * trials, (i + 1) * trials)),
-        )
-        for i, (world, attack) in enumerate(pairs)
-    ]
+    groups = []
+    for i, (world, attack) in enumerate(product(worlds, attacks)):
+        own = range(i * trials, (i + 1) * trials)
+        scenario = Scenario(worlds[world].facing(attacks[attack]), attacks[attack], own)
+        groups.append(TrialGroup(world, attack, scenario))
+    return groups
 
 
 def weak_attacks(rounds: int) -> dict[str, Attack]:
     """Every weak attack, with a schedule that fits the rounds.
 
-    The budget is a power of two, up to a fiftieth of the rounds: a level ℓ* that just covers C, 2^ℓ* = C, is the
-    hardest case for the lemmas. The paper's own attack has no budget, but a number of rounds.
+    The budget is a power of two, at most a fiftieth of the rounds: a level ℓ* that just covers C, 2^ℓ* = C, is the
+    hardest case for the lemmas. The paper's own attack has a number of rounds instead of a budget.
     """
     budget = 2.0 ** max(1, (rounds // 50).bit_length() - 1)
     short = max(1, rounds // 40)
@@ -224,80 +158,113 @@ def _setting(environment: Environment, delta: float) -> Setting:
     )
 
 
-def _play(
-    policy: MakePolicy,
-    cells: Sequence[Cell],
-    watch: Watch | None,
-    *,
-    rounds: int,
-    delta: float,
-    seed: int,
-    progress: Any,
-    at: Ints | None = None,
-    monitor: Monitor = False,
-) -> Trace:
-    return simulate(
-        policy=partial(policy, delta=delta),
-        scenarios=[cell.scenario for cell in cells],
-        rounds=rounds,
-        seed=seed,
-        at=np.array([rounds]) if at is None else at,
-        progress=progress,
-        watch=watch,
-        monitor=monitor,
+class Stage(NamedTuple):
+    """The trials that every policy plays, and the settings of the play."""
+
+    groups: Sequence[TrialGroup]
+    corruption: Floats
+    """The realised C of each trial, (B,)."""
+    setting: Setting
+    rounds: int
+    seed: int
+    shrink: float
+    progress: Callable[[int], object] | None
+
+    def play(self, policy: MakePolicy, watch: Watch) -> Trace:
+        """Play all rounds with a watcher."""
+        return self._simulate(policy, np.array([self.rounds]), watch=watch)
+
+    def monitor(self, policy: MakePolicy) -> Trace:
+        """Play all rounds with the corruption monitor."""
+        monitor = partial(CorruptionMonitor, delta=self.setting.delta, radius_scale=self.shrink)
+        return self._simulate(policy, checkpoints(self.rounds, LOOKS), monitor=monitor)
+
+    def _simulate(self, policy: MakePolicy, at: Ints, **more: Any) -> Trace:
+        return simulate(
+            policy=partial(policy, delta=self.setting.delta),
+            scenarios=[group.scenario for group in self.groups],
+            rounds=self.rounds,
+            seed=self.seed,
+            at=at,
+            progress=self.progress,
+            **more,
+        )
+
+    def parts(self) -> Iterator[tuple[TrialGroup, slice]]:
+        """Each group and the slice of its trials."""
+        size = len(self.groups[0].scenario.trials)
+        return ((group, slice(i * size, (i + 1) * size)) for i, group in enumerate(self.groups))
+
+    def clean(self) -> Stage:
+        """The stage without the attacked groups."""
+        parts = [(group, self.corruption[part]) for group, part in self.parts() if group.attack == "none"]
+        return self._replace(groups=[group for group, _ in parts], corruption=np.concatenate([own for _, own in parts]))
+
+
+def _stage(groups: Sequence[TrialGroup], rounds: int, delta: float, seed: int, shrink: float, progress: Any) -> Stage:
+    """The stage, after a rehearsal that finds the realised C."""
+    corruption = rehearse([group.scenario for group in groups], rounds, seed)
+    setting = _setting(groups[0].scenario.environment, delta)
+    stage = Stage(groups, corruption, setting, rounds, seed, shrink, progress)
+    return stage._replace(
+        groups=[group._replace(corruption=float(corruption[part].mean())) for group, part in stage.parts()]
     )
 
 
-def _parts(cells: Sequence[Cell]) -> Iterator[tuple[Cell, slice]]:
-    """Each cell and where its trials are."""
-    size = len(cells[0].scenario.trials)
-    return ((cell, slice(i * size, (i + 1) * size)) for i, cell in enumerate(cells))
-
-
-def _multi_level_rows(
-    cells: Sequence[Cell], watcher: Watcher, trace: Trace, setting: Setting, rounds: int, corruption: Floats
-) -> list[Row]:
-    delta, tally = setting.delta, watcher.tally
+def _multi_level_rows(stage: Stage, policy: MakePolicy) -> list[ClaimRow]:
+    setting, rounds, corruption = stage.setting, stage.rounds, stage.corruption
+    watcher = Watcher(setting, rounds, corruption, stage.shrink)
+    trace = stage.play(policy, watcher)
+    delta, totals = setting.delta, watcher.totals
     bounds = {
-        MULTI_BOUND: multi_level_bound(setting, rounds, corruption, tally.sigma_squares),
-        GAP_BOUND: gap_bound(setting, rounds, corruption, tally.sigma_max, trace.smallest_gap[-1]),
+        MULTI_BOUND: multi_level_bound(setting, rounds, corruption, totals.sigma_squares),
+        GAP_BOUND: gap_bound(setting, rounds, corruption, totals.sigma_max, trace.smallest_gap[-1]),
     }
     outside = 6.0 * delta * rounds  # the bounds are for E_1; outside, with probability 3δ, a round costs 2 at most
     rows = []
-    for cell, part in _parts(cells):
+    for group, part in stage.parts():
         rows += [
-            coverage(EVENT, cell, np.maximum(watcher.beta, watcher.gamma)[part], 1.0 - 3.0 * delta),
-            coverage(BETA, cell, watcher.beta[part], 1.0 - delta),
-            coverage(GAMMA, cell, watcher.gamma[part], 1.0 - 2.0 * delta),
-            coverage(CORRUPTION, cell, watcher.corruption[part], 1.0 - delta),
-            per_round(LOW, cell, watcher.low, part),
-            per_round(HIGH, cell, watcher.high, part),
+            coverage(EVENT, group, np.maximum(watcher.beta, watcher.gamma)[part], 1.0 - 3.0 * delta),
+            coverage(BETA, group, watcher.beta[part], 1.0 - delta),
+            coverage(GAMMA, group, watcher.gamma[part], 1.0 - 2.0 * delta),
+            coverage(CORRUPTION, group, watcher.corruption[part], 1.0 - delta),
+            per_round(LOW, group, watcher.low, part),
+            per_round(HIGH, group, watcher.high, part),
         ]
         rows += [
-            mean_bound(claim, cell, trace.regret[-1, part], bound[part] + outside, tally.ceiling[part])
+            mean_bound(claim, group, trace.regret[-1, part], bound[part] + outside, totals.ceiling[part])
             for claim, bound in bounds.items()
         ]
     return rows
 
 
-def _known_rows(
-    cells: Sequence[Cell], watcher: OneRadiusWatcher, trace: Trace, setting: Setting, rounds: int, corruption: Floats
-) -> list[Row]:
-    tally, required = watcher.tally, 1.0 - setting.delta
-    bound = known_bound(setting, rounds, corruption, tally.sigma_squares)
+def _known_rows(stage: Stage) -> list[ClaimRow]:
+    watcher = OneRadiusWatcher(len(stage.corruption), stage.shrink)
+    trace = stage.play(partial(RobustWeightedOFUL, corruption=stage.corruption.tolist()), watcher)
+    totals, required = watcher.totals, 1.0 - stage.setting.delta
+    bound = known_bound(stage.setting, stage.rounds, stage.corruption, totals.sigma_squares)
     rows = []
-    for cell, part in _parts(cells):
-        rows.append(coverage(ALPHA, cell, watcher.ratio[part], required))
-        rows.append(path_bound(KNOWN_BOUND, cell, trace.regret[-1, part], bound[part], tally.ceiling[part], required))
+    for group, part in stage.parts():
+        rows.append(coverage(ALPHA, group, watcher.ratio[part], required))
+        rows.append(path_bound(KNOWN_BOUND, group, trace.regret[-1, part], bound[part], totals.ceiling[part], required))
     return rows
 
 
-def _monitor_rows(cells: Sequence[Cell], trace: Trace, required: float) -> list[Row]:
-    """Whether what was proved at any look exceeds what was there: anything does where nobody lied."""
+def _clean_rows(stage: Stage, policy: MakePolicy, claim: str) -> list[ClaimRow]:
+    """Rows on the radius of a policy that is not robust, without attack."""
+    clean = stage.clean()
+    watcher = OneRadiusWatcher(len(clean.corruption), stage.shrink)
+    clean.play(policy, watcher)
+    required = 1.0 - stage.setting.delta
+    return [coverage(claim, group, watcher.ratio[part], required) for group, part in clean.parts()]
+
+
+def _monitor_rows(stage: Stage, trace: Trace) -> list[ClaimRow]:
+    """Rows on whether the monitor ever proved more than there was. Without lies, any proof is too much."""
     excess = trace.proved > trace.c_play * (1.0 + ROUNDING)
     share = trace.proved / np.maximum(trace.c_play, 1e-9)
     ratio = np.where(excess, np.maximum(share, 2.0), np.minimum(share, 1.0)).max(axis=0)
-    return [coverage(PROVED, cell, ratio[part], required) for cell, part in _parts(cells)]
+    return [coverage(PROVED, group, ratio[part], 1.0 - stage.setting.delta) for group, part in stage.parts()]
 
 
 def _power(trace: Trace) -> str:
@@ -306,77 +273,3 @@ def _power(trace: Trace) -> str:
     share = trace.proved[-1][lied].sum() / trace.c_play[-1][lied].sum() if number else 0.0
     proved = f"proved {share:.3f} of their corruption"
     return f"The corruption monitor raised an alarm in {alarms} of {number} attacked trials, and {proved}."
-
-
-# Verdicts.
-
-
-def coverage(claim: str, cell: Cell, ratio: Floats, required: float) -> Row:
-    """A row on how many trials stay within, of largest ratios (n,)."""
-    breaches = int(np.count_nonzero(~(ratio <= 1.0)))
-    low, high, verdict = judge_coverage(breaches, len(ratio), required)
-    return cell.row(claim, "trials", len(ratio), breaches, required, low, high, float(ratio.max()), verdict)
-
-
-def judge_coverage(breaches: int, checked: int, required: float) -> tuple[float, float, str]:
-    """The interval of the coverage, and the verdict: it lies on one side of what is required, or there is no breach.
-
-    >>> [judge_coverage(breaches, 80, 0.85)[2] for breaches in (0, 4, 12, 30)]
-    ['holds', 'holds', 'undecided', 'fails']
-    """
-    low, high = clopper_pearson(checked - breaches, checked)
-    if breaches == 0 or low >= required:
-        return low, high, HOLDS
-    return low, high, FAILS if high < required else UNDECIDED
-
-
-def per_round(claim: str, cell: Cell, lemma: Lemma, part: slice) -> Row:
-    """A row on a lemma that must hold in every round of the good event: one violation is too much."""
-    checked, breaches = int(lemma.checks[part].sum()), int(lemma.violations[part].sum())
-    verdict = FAILS if breaches else HOLDS if checked else UNDECIDED
-    ratio = float(lemma.ratio[part].max())
-    return cell.row(claim, "rounds", checked, breaches, 1.0, nan, nan, ratio, verdict)
-
-
-def path_bound(claim: str, cell: Cell, regret: Floats, bound: Floats, ceiling: Floats, required: float) -> Row:
-    """A row on a bound that holds path by path; vacuous if it is above what any policy could lose."""
-    row = coverage(claim, cell, regret / bound, required)
-    return row._replace(
-        verdict=VACUOUS if (bound >= ceiling).all() else row.verdict,
-        regret=float(regret.mean()),
-        bound=float(bound.mean()),
-        ceiling=float(ceiling.mean()),
-    )
-
-
-def mean_bound(claim: str, cell: Cell, regret: Floats, bound: Floats, ceiling: Floats) -> Row:
-    """A row on a bound on the mean regret, by the 95 % interval of regret − bound; vacuous as above."""
-    excess, half = interval(regret - bound)
-    verdict = HOLDS if excess + half < 0.0 else FAILS if excess - half > 0.0 else UNDECIDED
-    means = float(regret.mean()), float(bound.mean()), float(ceiling.mean())
-    if means[1] >= means[2]:
-        verdict = VACUOUS
-    breaches, ratio = int(excess > 0.0), means[0] / means[1]
-    return cell.row(claim, "mean", len(regret), breaches, 1.0, nan, nan, ratio, verdict, *means)
-
-
-def _pool(rows: Sequence[Row]) -> Row:
-    """Rows on one claim as one: counts add up, the worst ratio stands, and a failure anywhere is one of the whole."""
-    worst = max(rows, key=lambda row: row.ratio)
-    checked, breaches = sum(row.checked for row in rows), sum(row.breaches for row in rows)
-    found = {row.verdict for row in rows}
-    verdict = next(each for each in (FAILS, UNDECIDED, HOLDS, VACUOUS) if each in found)
-    low, high = worst.low, worst.high
-    if worst.unit == "trials":
-        low, high, together = judge_coverage(breaches, checked, worst.required)
-        verdict = verdict if verdict in (FAILS, VACUOUS) else together  # more trials may decide
-    return worst._replace(
-        attack="all",
-        environment="all",
-        corruption=float(np.mean([row.corruption for row in rows])),
-        checked=checked,
-        breaches=breaches,
-        low=low,
-        high=high,
-        verdict=verdict,
-    )

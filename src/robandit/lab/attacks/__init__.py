@@ -1,4 +1,4 @@
-"""The attacks, one file each, and the ledger of what they spend."""
+"""The attacks, one file each, the adversary that runs them, and the ledger of what they spend."""
 
 from robandit.lab.attacks.ace import ACE
 from robandit.lab.attacks.adversary import Adversary, Plot

@@ -1,4 +1,4 @@
-"""Liu and Shroff's attack by an adversary that has to learn the means of the arms."""
+"""Liu and Shroff's attack by an adversary that must learn the means of the arms."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from robandit.arrays import Floats, Index
-from robandit.inputs import positive
-from robandit.lab.attacks.base import Targeted
+from robandit.inputs import positive, probability
+from robandit.lab.attacks.base import Targeted, widened
 from robandit.lab.environments import Environment, Offer
 from robandit.streams import Draws
 
@@ -17,22 +17,20 @@ from robandit.streams import Draws
 class ACE(Targeted):
     """Adaptive attack by constant estimation: −[μ̂_a − μ̂_† + β(N_a) + β(N_†)]₊ for a ≠ a† (Liu and Shroff 2019).
 
-    β(n) = √((2σ²/n) log(π²Kn²/(3δ))), with means μ̂ and counts N of clean rewards, this round's included. It is an
-    attack on arms: an action counts as the arm of its place in the set. Until the target was played there is nothing
-    to compare with, and no attack.
+    β(n) = √((2σ²/n) log(π²Kn²/(3δ))), with means μ̂ and counts N of clean rewards, this round's included. The attack
+    is on arms: the place of an action in the set is its arm. It begins once the target has been played.
     """
 
     sigma: float | None = None
-    """σ, for which the noise is sub-Gaussian; the environment's noise range by default."""
+    """Number σ such that the noise is σ-sub-Gaussian. By default the environment's noise range."""
     delta: float = 0.05
-    """With which probability the bounds may fail."""
+    """Probability δ with which the bounds may fail."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sigma is not None:
             positive("sigma", self.sigma)
-        if positive("delta", self.delta) >= 1.0:
-            raise ValueError(f"delta must be below 1, got {self.delta!r}")
+        probability("delta", self.delta)
 
     def start(self, draw: Draws, environment: Environment) -> None:
         self._sigma = environment.noise_range if self.sigma is None else self.sigma
@@ -56,12 +54,11 @@ class ACE(Targeted):
         sums[rows, played] += reward
 
     def _seen(self, arms: int) -> tuple[Floats, Floats]:
-        """Counts and sums of the first arms, (B, arms), which grow if there were never so many."""
-        if arms > self._counts.shape[1]:
-            more = ((0, 0), (0, arms - self._counts.shape[1]))
-            self._counts, self._sums = np.pad(self._counts, more), np.pad(self._sums, more)
+        """The counts and sums of the first arms, (B, arms), which can be written to."""
+        self._counts, self._sums = widened(self._counts, arms), widened(self._sums, arms)
         return self._counts[:, :arms], self._sums[:, :arms]
 
     def _beta(self, n: Floats, arms: int) -> Floats:
+        """The width β(n) of the confidence interval of a mean of n rewards."""
         n = np.maximum(n, 1.0)
         return np.sqrt(2.0 * self._sigma**2 / n * np.log(np.pi**2 * arms * n**2 / (3.0 * self.delta)))

@@ -1,4 +1,4 @@
-"""The adversary of a batch: runs the attacks, cuts their lies to the budget, keeps the ledger."""
+"""The adversary of a batch: it runs the attacks, cuts their lies to the budget and keeps the ledger."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
 from robandit.lab.attacks.ledger import Ledger
 from robandit.lab.environments import Environment, Offer
-from robandit.policies.base import Decision
+from robandit.policies import Decision
 from robandit.streams import ATTACK, Draws
 
 
 class Plot(NamedTuple):
-    """What the adversary has committed to before the action is drawn."""
+    """What the adversary commits to in a round before the action is drawn."""
 
     actions: Floats | Region
-    """The decision sets as the policy is shown them."""
+    """The decision sets that the policy is shown."""
     lies: Floats | None = None
-    """What is added to the reward of every action, (B, K); of a strong attack, if that action is the one it sees."""
+    """The lie about every action, (B, K): what its reward changes by if it is played. None if there are no lies."""
     moves: Floats | None = None
-    """How far the features of every action were moved, (B, K)."""
+    """The distance by which the features of every action were moved, (B, K). None if none were."""
 
 
 class Adversary:
-    """Several attacks, each on its own part of a batch: (attack, environment, trial numbers)."""
+    """Several attacks, each given as (attack, environment, trial numbers) and run on its own part of a batch."""
 
     def __init__(self, attacks: Sequence[tuple[Attack, Environment, Sequence[int]]], seed: int) -> None:
         sizes = [len(trials) for _, _, trials in attacks]
@@ -47,10 +47,10 @@ class Adversary:
         self._watched = any(type(attack).observe is not Attack.observe for attack in self._attacks)
 
     def commit(self, offer: Offer, parts: Sequence[Offer]) -> Plot:
-        """Decide on the lies about a round (step 3); ``parts`` are the offers to each attack, ``offer`` all of them."""
+        """Decide on the lies of a round (step 3). ``parts`` holds the offer to each attack, ``offer`` joins them."""
         actions = offer.actions
         if self.ledger.exhausted or not isinstance(actions, np.ndarray):
-            return Plot(actions)  # an infinite set's lies are a function, which `answer` asks for
+            return Plot(actions)  # an infinite set has lies without number; `answer` finds the one that matters
         left, moves, shown = self.ledger.left[:, None], None, actions
         wanted = self._ask("disguise", parts, actions) if self._disguised else None
         if wanted is not None:
@@ -64,7 +64,7 @@ class Adversary:
         return Plot(shown, lies, moves)
 
     def answer(self, offer: Offer, parts: Sequence[Offer], plot: Plot, decision: Decision) -> Floats:
-        """The reward that the policy is told of, (B,), for the action that it took (step 5)."""
+        """The reward that the policy is told for its action (step 5), (B,)."""
         played: Index = decision.index
         reward = offer.reward_of(played, decision.action)
         if not isinstance(offer.actions, np.ndarray) and (self._watched or not self.ledger.exhausted):
@@ -84,12 +84,13 @@ class Adversary:
         return reward if plot.lies is None else reward + plot.lies[np.arange(len(reward)), played]
 
     def _check_infinite(self) -> None:
+        """Refuse infinite decision sets if some attack can't lie about them."""
         for attack in self._attacks:
             if not attack.infinite:
                 raise ValueError(f"{type(attack).__name__} needs finite decision sets, and these are infinite")
 
     def _ask(self, what: str, parts: Sequence[Offer], default: Floats) -> Floats | None:
-        """What all attacks say to `corrupt` or `disguise`, with ``default`` where one says nothing; None if all do."""
+        """Ask all attacks to `corrupt` or `disguise`. One that has no answer gets ``default``; None if none has any."""
         answers = [getattr(attack, what)(part) for attack, part in zip(self._attacks, parts, strict=True)]
         if all(answer is None for answer in answers):
             return None

@@ -1,4 +1,4 @@
-"""Flips in bursts."""
+"""An attack that comes in bursts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from robandit.lab.attacks.base import Flips
 
 @dataclass(kw_only=True)
 class Bursts(Flips):
-    """Flips the first rounds of every period, until the budget is spent."""
+    """Flips the first rounds of every period until the budget is spent."""
 
     budget: float | None = 100.0
     period: int = 500
-    """From the start of one burst to the start of the next."""
+    """Number of rounds from the start of one burst to the start of the next."""
     length: int = 50
-    """How many rounds a burst lasts."""
+    """Number of rounds that a burst lasts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

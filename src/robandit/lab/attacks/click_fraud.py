@@ -15,19 +15,19 @@ from robandit.streams import Draws
 
 @dataclass(kw_only=True)
 class ClickFraud(Attack):
-    """A share of the rounds are bots, which always reward one advertiser's actions and never its rivals'."""
+    """In some rounds the visitor is a bot, which clicks one advertiser's actions and never those of its rivals."""
 
     strength = "weak"
 
     budget: float | None = 100.0
     share: float = 0.1
-    """Of the rounds."""
+    """Share of the rounds in which the visitor is a bot."""
     owned: int = 1
-    """How many actions are the advertiser's: the first ones of each set."""
+    """Number of actions that belong to the advertiser, the first ones of each set."""
     click: float = 1.0
-    """The reward of an action that a bot clicks on,"""
+    """Reward reported when a bot clicks."""
     no_click: float = 0.0
-    """and of one that it leaves alone."""
+    """Reward reported when a bot does not click."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

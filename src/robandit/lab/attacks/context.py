@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robandit.arrays import Floats
+from robandit.arrays import TINY, Floats
 from robandit.inputs import positive
 from robandit.lab.attacks.base import Targeted
 from robandit.lab.environments import Environment, Offer
@@ -15,15 +15,15 @@ from robandit.streams import Draws
 
 @dataclass(kw_only=True)
 class ContextAttack(Targeted):
-    """Scales up the features of all actions but the target, which then earn less than they seem to promise.
+    """Scales up the features of all actions but the target, so that they earn less than they seem to promise.
 
-    Rewards are those of the true features. Shown features stay within the action bound. The ledger counts how far each
-    action was moved, (scale − 1)‖a‖, which is no less than the lie about its mean; every move is made before the action
-    is drawn, so that none may exceed what is left of the budget (Garcelon et al. 2020).
+    Rewards are those of the true features (Garcelon et al. 2020). The features shown stay within the action bound. The
+    ledger counts how far each action was moved, (scale − 1)‖a‖, which is at least the lie about its mean. All moves are
+    made before the action is drawn, so each of them must fit into what is left of the budget.
     """
 
     scale: float = 2.0
-    """By what factor."""
+    """Factor by which the features are scaled up."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,6 +39,6 @@ class ContextAttack(Targeted):
     def disguise(self, offer: Offer) -> Floats:
         assert isinstance(offer.actions, np.ndarray)
         lengths = np.linalg.norm(offer.actions, axis=2)
-        farthest = self._bound / np.maximum(lengths, 1e-300)
+        farthest = self._bound / np.maximum(lengths, TINY)
         extra = np.minimum(self.scale, np.maximum(farthest, 1.0)) - 1.0
         return offer.actions * (1.0 + self.spare(offer, extra))[:, :, None]

@@ -10,10 +10,10 @@ from robandit.lab.attacks.base import Flips
 
 @dataclass(kw_only=True)
 class Flip(Flips):
-    """Flips every reward's mean in the first rounds (the paper's experiments)."""
+    """Flips the mean of every reward in the first rounds, as in the paper's experiments."""
 
     rounds: int = 90
-    """k, how many rounds."""
+    """Number k of rounds that are flipped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -24,7 +24,7 @@ class Flip(Flips):
 
     @property
     def label(self) -> float:
-        """2k, as the paper labels it, although the corruption by its own definition is less; or the budget."""
+        """The budget, or 2k: the paper's label, although the corruption by its own definition is less."""
         return 2.0 * self.rounds if self.budget is None else self.budget
 
     @property

@@ -1,4 +1,4 @@
-"""Garcelon et al.'s attack on rewards by an adversary that has to learn μ*, too."""
+"""Garcelon et al.'s attack on rewards by an adversary that must learn μ*."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from robandit.arrays import Floats, Index
 from robandit.geometry.ridge import Ridge
-from robandit.inputs import positive, share
+from robandit.inputs import probability, share
 from robandit.lab.attacks.base import Targeted
 from robandit.lab.environments import Environment, Offer
 from robandit.policies import radius
@@ -17,23 +17,22 @@ from robandit.streams import Draws
 
 @dataclass(kw_only=True)
 class GarcelonAdaptive(Targeted):
-    """Takes an upper bound of the action's mean off its reward and adds a share of the target's lower bound.
+    """Subtracts an upper bound on the action's mean from its reward and adds a share of the target's lower bound.
 
     r += −clip₀₁(⟨θ̂, a⟩ + β‖a‖) + (1 − ε) clip₀₁(⟨θ̂, a†⟩ − β‖a†‖) for a ≠ a†, norms in Σ⁻¹ (Garcelon et al. 2020).
-    Theirs is a model with one parameter per arm; here, as in all of this package, one θ̂ serves all actions. It is the
+    Their model has one parameter per arm; here one θ̂ serves all actions, as everywhere in this package. It is the
     ridge estimate from the clean rewards, with OFUL's radius β.
     """
 
     epsilon: float = 0.5
-    """ε."""
+    """Share ε of the target's lower bound that is held back."""
     delta: float = 0.05
-    """With which probability β may fail."""
+    """Probability δ with which the radius β may fail."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         share("epsilon", self.epsilon)
-        if positive("delta", self.delta) >= 1.0:
-            raise ValueError(f"delta must be below 1, got {self.delta!r}")
+        probability("delta", self.delta)
 
     def start(self, draw: Draws, environment: Environment) -> None:
         bounds = environment.action_bound, environment.parameter_bound

@@ -11,7 +11,7 @@ from robandit.lab.environments import Offer
 
 @dataclass(kw_only=True)
 class GarcelonSimplified(Targeted):
-    """Leaves nothing but noise of the reward of any other action than the target (Garcelon et al. 2020)."""
+    """Reduces the reward of every action but the target to its noise (Garcelon et al. 2020)."""
 
     def corrupt(self, offer: Offer) -> Floats:
         return self.spare(offer, -offer.means)

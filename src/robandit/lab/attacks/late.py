@@ -1,4 +1,4 @@
-"""Flips once the policy feels safe."""
+"""An attack that begins once the policy feels safe."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from robandit.lab.attacks.base import Flips
 
 @dataclass(kw_only=True)
 class Late(Flips):
-    """Flips every round from some round on, until the budget is spent."""
+    """Flips every round from some round on until the budget is spent."""
 
     budget: float | None = 100.0
     begin: int = 1000
-    """The first round that is flipped."""
+    """First round that is flipped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

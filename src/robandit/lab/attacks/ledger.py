@@ -1,4 +1,4 @@
-"""What an attack spends, by both definitions of corruption, and what it has left."""
+"""The ledger: what an attack has spent, by both definitions of corruption, and what it has left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Ledger:
     """The accounts of a batch of trials.
 
     ``c_sup`` is the paper's Σ_t sup_a |c_t(a)| / (R + 1), eq. (def:corruption); ``c_play`` is Σ_t |c_t(a_t)|. A weak
-    adversary, who commits to lies about all actions, pays its budget in the first; a strong one, who sees the action
-    and lies about no other, in the second.
+    adversary, who commits to lies about all actions, has its budget in ``c_sup``; a strong one, who sees the action
+    and lies about it alone, has it in ``c_play``.
 
     >>> ledger = Ledger(budgets=[1.0, 1.0], strong=[False, True], noise_range=0.5)
     >>> ledger.left.tolist()  # what one lie may still amount to
@@ -33,28 +33,29 @@ class Ledger:
         self.c_sup: Floats = np.zeros(len(self._budgets))
         self.c_play: Floats = np.zeros(len(self._budgets))
         self.lies: Ints = np.zeros(len(self._budgets), np.int64)
-        """In how many rounds the reward of the action played was not the true one."""
+        """The number of rounds so far in which the reward was not the true one, (B,)."""
         self._count()
 
     def book(self, amounts: Floats, played: NDArray[np.intp]) -> None:
-        """Enter a round: ``amounts`` (B, K) ≥ 0 by which each action was lied about, and the action played."""
+        """Enter a round: the size of the lie about each action, (B, K) ≥ 0, and the action played, (B,)."""
         c_sup = self.c_sup + amounts.max(axis=1) / (self._noise_range + 1.0)
         told = amounts[self._rows, played]
         c_play = self.c_play + told
         spent = np.where(self._strong, c_play, c_sup)
         if (spent > self._budgets * (1.0 + 1e-9)).any():
             raise ValueError(f"a budget of {self._budgets[spent.argmax()]} was overspent: {spent.max()}")
-        # A lie that takes all that is left may exceed it by a rounding error, which is none.
+        # A lie that takes all that is left may exceed it by a rounding error.
         self.c_sup = np.where(self._strong, c_sup, np.minimum(c_sup, self._budgets))
         self.c_play = np.where(self._strong, np.minimum(c_play, self._budgets), c_play)
         self.lies = self.lies + (told > 0.0)
         self._count()
 
     def _count(self) -> None:
+        """Work out what is left."""
         left = np.where(
             self._strong, self._budgets - self.c_play, (self._budgets - self.c_sup) * (self._noise_range + 1.0)
         )
         self.left: Floats = left
-        """The largest lie, in units of reward, that each trial's budget still allows, (B,)."""
+        """The largest lie that each trial's budget still allows, in units of reward, (B,)."""
         self.exhausted = not left.any()
-        """Whether no trial has anything left."""
+        """Whether every trial has spent its budget."""

@@ -1,4 +1,4 @@
-"""Nobody lies."""
+"""The absence of an attack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robandit.lab.environments import Offer
 
 @dataclass(kw_only=True)
 class NoAttack(Attack):
-    """No corruption at all."""
+    """All rewards are the true ones."""
 
     strength = "weak"
     infinite = True

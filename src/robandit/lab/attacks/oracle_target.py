@@ -1,4 +1,4 @@
-"""Jun et al.'s attack with full knowledge."""
+"""Jun et al.'s attack by an adversary that knows μ*."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OracleTarget(Targeted):
     """Makes every other action look worse than the target: −[⟨a − a†, μ*⟩ + ξ]₊ (Jun et al. 2018, for linear means)."""
 
     margin: float = 0.01
-    """ξ, by how much."""
+    """Margin ξ by which other actions look worse than the target."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

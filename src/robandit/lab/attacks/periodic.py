@@ -1,4 +1,4 @@
-"""Flips on a beat."""
+"""An attack at regular intervals."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from robandit.lab.attacks.base import Flips
 
 @dataclass(kw_only=True)
 class Periodic(Flips):
-    """Flips every m-th round, until the budget is spent."""
+    """Flips every m-th round until the budget is spent."""
 
     budget: float | None = 100.0
     every: int = 10
-    """m."""
+    """Number m of rounds from one flip to the next."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

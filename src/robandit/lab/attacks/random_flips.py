@@ -1,4 +1,4 @@
-"""Flips at random."""
+"""An attack in random rounds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from robandit.streams import Draws
 
 @dataclass(kw_only=True)
 class RandomFlips(Flips):
-    """Flips each round with some probability, until the budget is spent."""
+    """Flips each round with some probability until the budget is spent."""
 
     budget: float | None = 100.0
     probability: float = 0.1
-    """Of flipping a round."""
+    """Probability of flipping a round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

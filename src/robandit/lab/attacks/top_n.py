@@ -14,13 +14,13 @@ from robandit.lab.environments import Offer
 
 @dataclass(kw_only=True)
 class TopN(Attack):
-    """Turns the reward of any of the N best actions into −1, until the budget is spent (Bogunovic et al. 2021)."""
+    """Turns the rewards of the N best actions into −1 until the budget is spent (Bogunovic et al. 2021)."""
 
     strength = "strong"
 
     budget: float | None = 100.0
     count: int = 3
-    """N."""
+    """Number N of actions under attack."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Checks that every policy, environment and attack must pass, ours or a user's. Each raises AssertionError if it fails.
+"""Checks that every policy, environment and attack must pass, ours or a user's. A failed check raises AssertionError.
 
 >>> import robandit
 >>> check_policy(lambda **settings: robandit.Greedy(noise_range=0.5, **settings))

@@ -3,8 +3,8 @@
 >>> from robandit import attacks
 >>> check_attack(lambda **settings: attacks.Late(begin=5, **settings))
 
-``make`` is called with nothing or with ``budget``. An attack is watched for 60 rounds: choose settings with which it
-begins by then. Each check raises AssertionError if it fails.
+``make`` is called without arguments or with ``budget``. An attack is watched for 60 rounds: choose settings with which
+it begins by then. A check that fails raises AssertionError.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from robandit.policies import Decision
 from robandit.streams import POLICY, Draws
 
 MakeAttack: TypeAlias = Callable[..., Attack]
+"""Makes an attack, with ``budget`` where it is given."""
 
 _ROUNDS = 60
 _SEED = 5
 _BUDGETS = (0.0, 1e-6, 0.2, 3.0)
-_SLACK = 1e-9  # relative, by how much sums in another order may differ
-_ROUNDING = 1e-13  # absolute, of taking a clean reward off the one told
+_SLACK = 1e-9  # largest relative difference of sums in another order
+_ROUNDING = 1e-13  # largest rounding error of the difference of two rewards
 
 
 def check_attack(make: MakeAttack) -> None:
-    """Run every check."""
+    """Run all checks of an attack."""
     for check in ATTACK_CHECKS:
         check(make)
 
@@ -95,7 +96,7 @@ def check_seed_decides(make: MakeAttack) -> None:
 
 
 def check_batch_equals_singles(make: MakeAttack) -> None:
-    """A trial is lied to alike, bit for bit, alone and in any batch: also when its companions have nothing left."""
+    """A trial gets the same lies, bit for bit, alone and in any batch, also once others have spent their budgets."""
     for attack in (make(), make(budget=0.5)):
         for environment in _worlds(attack):
             whole, part = _run(attack, environment), _run(attack, environment, trials=[1, 3])
@@ -109,7 +110,7 @@ def check_batch_equals_singles(make: MakeAttack) -> None:
 
 
 def check_budget_is_kept(make: MakeAttack) -> None:
-    """An attack never spends more than its budget, by the ledger and by what was really done; and these agree."""
+    """An attack never spends more than its budget, by the ledger and by an account of its own, and the two agree."""
     for budget in _BUDGETS:
         attack = make(budget=budget)
         for environment in _worlds(attack):
@@ -144,7 +145,7 @@ def check_last_lie_is_cut(make: MakeAttack) -> None:
 
 
 def check_ledgers_agree(make: MakeAttack) -> None:
-    """What is lied about the actions played is no more than about the worst case: C_play <= (R+1) C_sup."""
+    """The lies about the actions played are no larger than the largest ones: C_play <= (R+1) C_sup."""
     for attack in (make(), make(budget=0.5)):
         for environment in _worlds(attack):
             story = _run(attack, environment)
@@ -153,7 +154,7 @@ def check_ledgers_agree(make: MakeAttack) -> None:
 
 
 def check_budget_zero_is_no_attack(make: MakeAttack) -> None:
-    """With a budget of 0 rewards and features are the true ones, bit for bit."""
+    """With a budget of 0, rewards and features are the true ones, bit for bit."""
     attack = make(budget=0.0)
     for environment in _worlds(attack):
         story = _run(attack, environment)
@@ -166,7 +167,7 @@ def check_budget_zero_is_no_attack(make: MakeAttack) -> None:
 
 
 def check_odd_sets(make: MakeAttack) -> None:
-    """Lies are finite numbers, one for each action, whatever the decision sets are like."""
+    """Lies are finite numbers, one for each action, in decision sets of every kind."""
     for what, environment in _odd_worlds().items():
         for attack in (make(budget=0.1), make(budget=1e12)):
             try:
@@ -176,7 +177,7 @@ def check_odd_sets(make: MakeAttack) -> None:
 
 
 def check_lies_come_before_the_action(make: MakeAttack) -> None:
-    """A weak attack lies alike in a round whatever is played in it; about an infinite set, linearly in the mean."""
+    """The lies of a weak attack do not depend on the action; in an infinite set they are linear in the mean."""
     attack = make(budget=None)
     if attack.strength != "weak":
         return
@@ -191,7 +192,7 @@ def check_lies_come_before_the_action(make: MakeAttack) -> None:
 
 
 def _check_same_lies(tales: Sequence[_Round]) -> None:
-    """Three tales of one round, in which different actions were played, fit the same lies."""
+    """Check that three versions of one round, with different actions played, fit the same lies."""
     first = tales[0]
     for tale in tales:
         if tale.plot.lies is not None and first.plot.lies is not None:
@@ -226,11 +227,11 @@ class _Round(NamedTuple):
     """What happened in a round."""
 
     offer: Offer  # as the attack left it
-    truth: Offer  # as it was
+    truth: Offer  # as it was before
     plot: Plot
     decision: Decision
-    clean: Floats  # (B,): the clean reward of the action played,
-    told: Floats  # and what the policy was told of
+    clean: Floats  # the clean reward of the action played, (B,)
+    told: Floats  # the reward that the policy was told, (B,)
 
 
 class _Story(NamedTuple):
@@ -242,7 +243,7 @@ class _Story(NamedTuple):
 
 
 def _run(attack: Attack, environment: Environment, trials: Sequence[int] = range(4), rounds: int = _ROUNDS) -> _Story:
-    """Play the rounds against an attack, with actions drawn at random. What is wrong with its lies is an assertion."""
+    """Play random actions under an attack. Errors in its lies become AssertionErrors."""
     seen, ledgers = [], []
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
@@ -259,6 +260,7 @@ def _run(attack: Attack, environment: Environment, trials: Sequence[int] = range
 
 
 def _play_round(adversary: Adversary, offer: Offer, player: _Player, shift: int = 0) -> _Round:
+    """Play one round."""
     truth = copied(offer)
     plot = adversary.commit(offer, [offer])
     decision = player.choose(truth, plot, shift)
@@ -267,25 +269,25 @@ def _play_round(adversary: Adversary, offer: Offer, player: _Player, shift: int 
 
 
 class _Player:
-    """Plays at random, and in a trial alike whatever its companions."""
+    """Plays random actions, which are the same in a trial whatever runs beside it."""
 
     def __init__(self, trials: Sequence[int], dim: int) -> None:
         draw = Draws(seed=_SEED, trials=trials, who=POLICY)
         self._place, self._length, self._direction = draw.uniform(), draw.uniform(3), draw.normal(3, dim)
 
     def choose(self, offer: Offer, plot: Plot, shift: int) -> Decision:
-        """An action for each trial; another ``shift`` up to 2 gives another one, if there is."""
+        """Choose an action for each trial. Shifts 0, 1 and 2 give different ones, if there are so many."""
         if isinstance(plot.actions, np.ndarray):
             size = plot.actions.shape[1]
             index: Index = ((self._place.at(offer.round) * size).astype(np.intp) + shift) % size
-            return Decision(offer.round, plot.actions[np.arange(len(index)), index], index)
+            return Decision(round=offer.round, action=plot.actions[np.arange(len(index)), index], index=index)
         far = plot.actions.support(self._direction.at(offer.round)[:, shift]).points
         points = far * self._length.at(offer.round)[:, shift, None]
-        return Decision(offer.round, points, np.full(len(points), -1))
+        return Decision(round=offer.round, action=points, index=np.full(len(points), -1))
 
 
 def _check_shown(played: _Round, environment: Environment) -> None:
-    """What the policy gets to see are finite numbers, and actions it accepts."""
+    """Check that the policy is shown finite rewards, and actions that it accepts."""
     assert played.told.shape == played.clean.shape, f"the rewards told have shape {played.told.shape}"
     assert np.isfinite(played.told).all(), f"the rewards told must be finite, got {played.told}"
     if isinstance(played.plot.actions, np.ndarray):
@@ -294,7 +296,7 @@ def _check_shown(played: _Round, environment: Environment) -> None:
 
 
 def _readded(story: _Story, environment: Environment) -> tuple[Floats, Floats]:
-    """C_sup and C_play of what was done, (B,); of C_sup in an infinite set, only what the actions played prove."""
+    """C_sup and C_play by an account of our own, (B,). In an infinite set C_sup is that of the actions played."""
     c_sup, c_play = np.zeros(story.c_sup.shape[1]), np.zeros(story.c_sup.shape[1])
     for played in story.rounds:
         lie = np.abs(played.told - played.clean)
@@ -309,7 +311,7 @@ def _readded(story: _Story, environment: Environment) -> tuple[Floats, Floats]:
 
 
 def _spent(story: _Story, attack: Attack) -> Floats:
-    """What counts against the budget, (rounds, B)."""
+    """What the attack had spent of its budget by each round, (rounds, B)."""
     return story.c_play if attack.strength == "strong" else story.c_sup
 
 
@@ -331,12 +333,13 @@ def _lies(played: _Round) -> Floats:
 
 
 def _worlds(attack: Attack) -> list[Environment]:
-    """Ordinary environments."""
+    """Ordinary environments that the attack can handle."""
     finite = Heteroscedastic(dim=3, actions=5)
     return [finite, UnitBall(dim=3, sigma_high=0.5)] if attack.infinite else [finite]
 
 
 def _odd_worlds() -> dict[str, Environment]:
+    """Environments with unusual decision sets, by what is unusual."""
     return {
         "one action": Fresh(dim=3, actions=1),
         "one dimension": Fresh(dim=1, actions=3),
@@ -359,7 +362,7 @@ def _odd_worlds() -> dict[str, Environment]:
 
 @dataclass(kw_only=True, frozen=True)
 class _Still(Environment):
-    """These decision sets in turn, the same for all trials, and uniform noise."""
+    """An environment that offers these decision sets in turn to all trials, with uniform noise."""
 
     sets: Sequence[Sequence[Sequence[float]]]
 

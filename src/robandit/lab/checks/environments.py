@@ -3,7 +3,7 @@
 >>> from robandit import environments
 >>> check_environment(environments.Drift)
 
-``make`` is called with nothing and makes an environment. Each check raises AssertionError if it fails.
+``make`` is called without arguments. A check that fails raises AssertionError.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from robandit.lab.environments import NEVER, Environment, Menu, Offer
 from robandit.streams import ENVIRONMENT, Draws
 
 MakeEnvironment: TypeAlias = Callable[[], Environment]
+"""Makes an environment."""
 
 _ROUNDS = 40
-_SLACK = 1e-9  # by how much rounding may exceed a bound
-_MANY = 400  # trials, whose average errs by a twentieth of their spread
-_BAR = 5.0  # standard errors: chance exceeds them once in millions
+_SLACK = 1e-9  # largest relative excess over a bound by rounding
+_MANY = 400  # trials; their average errs by a twentieth of their spread
+_BAR = 5.0  # standard errors; chance exceeds them once in millions
 
 
 def check_environment(make: MakeEnvironment) -> None:
-    """Run every check."""
+    """Run all checks of an environment."""
     for check in ENVIRONMENT_CHECKS:
         check(make)
 
 
 def check_shapes(make: MakeEnvironment) -> None:
-    """The rounds are numbered from 1 on, and every array is finite and of the shape that the protocol asks for."""
+    """Rounds are numbered from 1 on, and every array is finite and has the shape that the protocol asks for."""
     environment, trials = make(), 3
     for t, offer in enumerate(offers(environment, range(trials)), start=1):
         menu, size = offer.menu, (trials, offer.menu.means.shape[-1])
@@ -73,7 +74,7 @@ def check_bounds(make: MakeEnvironment) -> None:
 
 
 def check_noise(make: MakeEnvironment) -> None:
-    """Noise has mean 0 and a standard deviation of at most σ: within five standard errors over many trials."""
+    """Noise has mean 0 and a standard deviation of at most σ, within five standard errors over many trials."""
     seen = offers(make(), range(_MANY))
     width = min(offer.means.shape[1] for offer in seen)  # the actions that every round has
     noise = np.stack([_of_each(offer.noise, width) for offer in seen])  # (rounds, B, width)
@@ -91,7 +92,7 @@ def check_noise(make: MakeEnvironment) -> None:
 
 
 def check_batch_equals_singles(make: MakeEnvironment) -> None:
-    """A trial is offered the same, bit for bit, alone and in any batch."""
+    """A trial gets the same offers, bit for bit, alone and in any batch."""
     environment = make()
     whole, part = offers(environment, range(4)), offers(environment, [1, 3])
     alone = [offers(environment, [trial]) for trial in range(4)]
@@ -104,7 +105,7 @@ def check_batch_equals_singles(make: MakeEnvironment) -> None:
 
 
 def check_seed_decides(make: MakeEnvironment) -> None:
-    """The same seed makes the same offers, and no other randomness is used; seeds and trials differ in their noise."""
+    """The same seed makes the same offers without other randomness; another seed or trial has other noise."""
     first = offers(make(), range(2))
     outside = np.random.get_state()  # noqa: NPY002 - to see that the global generator is left alone
     again = offers(make(), range(2))
@@ -117,7 +118,7 @@ def check_seed_decides(make: MakeEnvironment) -> None:
 
 
 def check_iterators_are_independent(make: MakeEnvironment) -> None:
-    """Two iterators of one environment do not disturb each other, nor change what they have yielded."""
+    """Two iterators of one environment neither disturb each other nor change what they have yielded."""
     environment = make()
     first, second = (environment.rounds(_draws(trials, 5)) for trials in (range(2), range(2)))
     third = environment.rounds(_draws([7], 9))
@@ -148,7 +149,7 @@ def check_set_size(make: MakeEnvironment) -> None:
 
 
 def check_menu(make: MakeEnvironment) -> None:
-    """Means, the best of them and the gap to the next are those of the actions and μ*, by plain recomputation."""
+    """Means, the best mean and the gap are what a plain computation from the actions and μ* gives."""
     for offer in offers(make(), range(2)):
         if not isinstance(offer.menu.actions, np.ndarray):
             _check_infinite_menu(offer.menu, offer.menu.actions)
@@ -177,18 +178,18 @@ ENVIRONMENT_CHECKS: Sequence[Callable[[MakeEnvironment], None]] = (
 
 
 def offers(environment: Environment, trials: Sequence[int], rounds: int = _ROUNDS, seed: int = 5) -> list[Offer]:
-    """The first rounds of an environment."""
+    """The offers of the first rounds of an environment."""
     return list(islice(environment.rounds(_draws(trials, seed)), rounds))
 
 
 def copied(offer: Offer) -> Offer:
-    """An offer whose arrays nobody else holds."""
+    """A copy of an offer that shares no array with it."""
     menu = Menu(*(_copy(value) for value in offer.menu))
     return replace(offer, menu=menu, sigma=_copy(offer.sigma), noise=_copy(offer.noise), delay=_copy(offer.delay))
 
 
 def changes(one: Offer, other: Offer, row: int | slice = ALL, place: int | slice = ALL) -> str:
-    """The name of what differs between two offers, or between a trial of one and a trial of the other; or nothing."""
+    """The name of a part in which two offers, or a trial of each, differ; empty if they are equal."""
     for (name, a), (_, b) in zip(_parts(one), _parts(other), strict=True):
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             a, b = a[row], b[place]
@@ -202,7 +203,7 @@ def _copy(value: Any) -> Any:
 
 
 def _parts(offer: Offer) -> Iterator[tuple[str, Any]]:
-    """All that an offer holds, by name; an infinite set by its dimension."""
+    """Everything in an offer, by name. An infinite set is represented by its dimension."""
     for name, value in offer.menu._asdict().items():
         yield name, value.dim if isinstance(value, Region) else value
     for name in ("round", "sigma", "noise", "delay"):
@@ -210,6 +211,7 @@ def _parts(offer: Offer) -> Iterator[tuple[str, Any]]:
 
 
 def _same_all(some: Sequence[Offer], others: Sequence[Offer]) -> bool:
+    """Whether two lists of offers are equal, bit for bit."""
     return len(some) == len(others) and not any(changes(a, b) for a, b in zip(some, others, strict=True))
 
 
@@ -218,15 +220,18 @@ def _draws(trials: Sequence[int], seed: int) -> Draws:
 
 
 def _expect(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    """Check that an array is finite and has this shape."""
     assert np.shape(array) == shape, f"{name} must have shape {shape}, got {np.shape(array)}"
     assert np.isfinite(array).all(), f"{name} must be finite, got {array!r:.60}"
 
 
 def _at_most(what: str, values: Floats, bound: float) -> None:
+    """Check that values respect a bound, up to rounding."""
     assert (values <= bound * (1.0 + _SLACK)).all(), f"{what} is {values.max():.9g}, but may be {bound:g} at most"
 
 
 def _reach(menu: Menu) -> Floats:
+    """The norms of the actions; in an infinite set, the largest."""
     if isinstance(menu.actions, np.ndarray):
         return np.linalg.norm(menu.actions, axis=2)
     return np.asarray(menu.actions.farthest().values)
@@ -238,18 +243,18 @@ def _noises(some: Sequence[Offer]) -> list[Floats]:
 
 
 def _of_each(array: Floats, width: int) -> Floats:
-    """Numbers (B,) or (B, K) as (B, width), those of the first actions."""
+    """The numbers (B, width) of the first actions, from one for each trial (B,) or one for each action (B, K)."""
     return np.broadcast_to(array[:, None], (len(array), width)) if array.ndim == 1 else array[:, :width]
 
 
 def _average(values: Floats) -> tuple[Floats, Floats]:
-    """The average of values (rounds, B, K) for every action, and its standard error by the spread of the trials."""
+    """The average (K,) of values (rounds, B, K), and its standard error from the spread of the trials."""
     each = values.mean(axis=0)
     return each.mean(axis=0), each.std(axis=0, ddof=1) / len(each) ** 0.5
 
 
 def _check_infinite_menu(menu: Menu, region: Region) -> None:
-    """The witnesses are the best and the worst action: none of many others is better or worse."""
+    """Check that no action out of many is better or worse than the witnesses."""
     assert menu.witnesses is not None
     _at_most("the norm of a witness", np.linalg.norm(menu.witnesses, axis=2), float(region.farthest().values[0]))
     cloud = region.support(np.random.default_rng(0).standard_normal((500, region.dim))).points  # of the set

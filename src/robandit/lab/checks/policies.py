@@ -3,16 +3,17 @@
 >>> import robandit
 >>> check_policy(lambda **settings: robandit.Greedy(noise_range=0.5, **settings))
 
-``make`` is called with ``dim``, ``seed`` and, for a batch, ``trials``. Each check raises AssertionError if it fails.
+``make`` is called with ``dim``, ``seed`` and, for a batch, ``trials``. A check that fails raises AssertionError.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from math import inf, nan
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,18 +22,19 @@ from robandit.arrays import Floats
 from robandit.policies import Decision, Policy
 
 MakePolicy: TypeAlias = Callable[..., Policy]
+"""Makes a policy from ``dim``, ``seed`` and, for a batch, ``trials``."""
 
 _ROUNDS = 40
 
 
 def check_policy(make: MakePolicy) -> None:
-    """Run every check."""
+    """Run all checks of a policy."""
     for check in POLICY_CHECKS:
         check(make)
 
 
 def check_inputs_are_untouched(make: MakePolicy) -> None:
-    """Neither `choose` nor `update` writes to what it is given, nor keeps hold of it."""
+    """`choose` and `update` neither write to what they are given nor keep a reference to it."""
     policy = make(dim=3, seed=1)
     actions, sigma = _actions(0, 3), np.full(5, 0.1)
     before = actions.copy(), sigma.copy()
@@ -94,8 +96,8 @@ def check_log_folds_again(make: MakePolicy) -> None:
     """Logged decisions and rewards, fed to a fresh policy, rebuild its state exactly."""
     policy, again = make(dim=3, seed=5), make(dim=3, seed=5)
     for decision, reward in [(d, float(_rewards(d.round, d.action))) for d in _play(policy)]:
-        logged = Decision(decision.round, list(decision.action), sigma=decision.sigma, level=decision.level)
-        again.update(logged, reward)
+        kept = {name: getattr(decision, name) for name in ("round", "sigma", "level")}
+        again.update(Decision(action=list(decision.action), **kept), reward)
     assert same_state(policy, again), "folding the log gives another state"
 
 
@@ -117,7 +119,7 @@ def check_late_and_missing_feedback(make: MakePolicy) -> None:
 
 
 def check_odd_decision_sets(make: MakePolicy) -> None:
-    """One action, one dimension, zero vectors, plain lists, and sets whose size changes."""
+    """A policy accepts one action, one dimension, zero vectors, plain lists, and sets whose size changes."""
     assert make(dim=3, seed=1).choose(_actions(0, 3)[:1]).index == 0
     line = make(dim=1, seed=1)
     for value in (0.5, -0.5):
@@ -153,7 +155,7 @@ def check_propensities(make: MakePolicy) -> None:
 
 
 def check_propensities_are_frequencies(make: MakePolicy) -> None:
-    """Over many trials, the actions are played as often as their propensities say: within five standard deviations."""
+    """Over many trials, actions are played as often as their propensities say, within five standard deviations."""
     policy = make(dim=2, seed=5, trials=400)
     surplus, variance = np.zeros(5), np.zeros(5)
     for round_ in range(20):
@@ -200,7 +202,7 @@ def same_state(one: Policy, other: Policy) -> bool:
 
 
 def _refusal(call: Callable[[], object]) -> str:
-    """The message with which a call is refused; empty if it is not."""
+    """The message with which a call is refused; empty if it is accepted."""
     try:
         call()
     except ValueError as error:
@@ -208,16 +210,23 @@ def _refusal(call: Callable[[], object]) -> str:
     return ""
 
 
-def _bad_calls(policy: Policy, good: Decision) -> list[tuple[str, Callable[[], object]]]:
-    actions = _actions(0, 3)
+def _bad_calls(policy: Policy, good: Decision) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Calls that must be refused, each with a name of what is wrong with it."""
+    for what, args in _bad_choices(_actions(0, 3)).items():
+        yield what, partial(policy.choose, *args)
+    for what, args in _bad_updates(good).items():
+        yield what, partial(policy.update, *args)
+
+
+def _bad_choices(actions: Floats) -> dict[str, tuple[Any, ...]]:
+    """Arguments that `choose` must refuse, from five good actions."""
 
     def spoilt(value: float) -> Floats:
         bad = actions.copy()
         bad[2, 1] = value
         return bad
 
-    nan, inf = float("nan"), float("inf")
-    choices: dict[str, tuple[Any, ...]] = {
+    return {
         "a NaN feature": (spoilt(nan),),
         "an infinite feature": (spoilt(inf),),
         "an action that is too long": (spoilt(3.0),),
@@ -231,7 +240,11 @@ def _bad_calls(policy: Policy, good: Decision) -> list[tuple[str, Callable[[], o
         "an infinite sigma": (actions, inf),
         "too few sigmas": (actions, [0.1, 0.2]),
     }
-    updates: dict[str, tuple[Any, ...]] = {
+
+
+def _bad_updates(good: Decision) -> dict[str, tuple[Any, ...]]:
+    """Arguments that `update` must refuse, from a good decision."""
+    return {
         "a NaN reward": (good, nan),
         "an infinite reward": (good, -inf),
         "two rewards": (good, [0.1, 0.2]),
@@ -245,26 +258,23 @@ def _bad_calls(policy: Policy, good: Decision) -> list[tuple[str, Callable[[], o
         "a round that is no integer": (replace(good, round=1.5), 0.1),  # type: ignore[arg-type]
         "a round beyond all rounds": (replace(good, round=10**30), 0.1),
     }
-    calls: list[tuple[str, Callable[[], object]]] = [
-        (what, partial(policy.choose, *args)) for what, args in choices.items()
-    ]
-    return calls + [(what, partial(policy.update, *args)) for what, args in updates.items()]
 
 
 def _actions(round_: int, dim: int, trials: int | None = None) -> Floats:
-    """Five actions of norm at most 1, in the same order of trials whatever their number."""
+    """Five actions of norm at most 1. The first trials get the same ones whatever the number of trials."""
     shape = (5, dim) if trials is None else (trials, 5, dim)
     return np.random.default_rng(round_).uniform(-1.0, 1.0, shape) / dim**0.5
 
 
 def _rewards(round_: int, action: Any) -> Floats:
-    """Rewards of the chosen actions: linear, noisy, and flipped every third round."""
+    """The rewards of the chosen actions, which are linear, noisy, and flipped every third round."""
     means = np.asarray(action, dtype=float).sum(axis=-1) / np.shape(action)[-1] ** 0.5
     noise = 0.1 * np.random.default_rng([round_, 1]).standard_normal(np.shape(means))
     return np.asarray((-means if round_ % 3 == 0 else means) + noise)
 
 
 def _play(policy: Policy) -> list[Decision]:
+    """Play some rounds and give the decisions."""
     trials = len(policy.trials) if isinstance(policy.trials, Sequence) else policy.trials
     decisions = []
     for round_ in range(_ROUNDS):
@@ -277,10 +287,12 @@ def _play(policy: Policy) -> list[Decision]:
 def _trial(decision: Decision, i: int) -> Decision:
     """One trial's part of a batch's decision."""
     parts = {item.name: getattr(decision, item.name) for item in fields(decision)}
+    parts["info"] = parts["info"]._make([part[i] for part in parts["info"]])
     return Decision(**{name: part[i] if isinstance(part, np.ndarray) else part for name, part in parts.items()})
 
 
 def _same(one: Decision, other: Decision) -> bool:
+    """Whether two decisions are equal, bit for bit."""
     return all(
         np.array_equal(getattr(one, item.name), getattr(other, item.name), equal_nan=item.name == "value")
         for item in fields(one)

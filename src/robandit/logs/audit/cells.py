@@ -1,4 +1,4 @@
-"""Cells of a log as values: numbers, labels, times and lists, with what is wrong where they are none."""
+"""Cells of a log as values: numbers, labels, times and lists; and what is wrong with those that are none."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from robandit.arrays import Bools, Floats, Ints
 from robandit.logs.audit.tables import Column
 
 LARGEST = 1e15
-"""Numbers beyond this are not told apart to the unit, and the fourth powers that a proof comes to might overflow."""
+"""The largest number: larger ones are not exact to the unit, and fourth powers in a proof might overflow."""
 
 
 def told(role: str, name: str, cell: Any, what: str = "a number") -> tuple[str, str]:
-    """Why a cell can't be used, and what stands in it."""
+    """The reason why a cell can't be used, and its content."""
     return f"{role} {_fault(cell, what)}", f"{name} = {show(cell)}"
 
 
@@ -36,13 +36,13 @@ def _fault(cell: Any, what: str) -> str:
 
 
 def show(cell: Any) -> str:
-    """A cell as a reader knows it."""
+    """A cell as it is shown to a reader."""
     cell = plain(cell)
     return "nothing" if cell is None else str(cell) if isinstance(cell, datetime) else repr(cell)
 
 
 def number(cell: Any) -> float:
-    """A cell as a number, NaN if it is none.
+    """A cell as a number; NaN if it is not a number.
 
     >>> [number(cell) for cell in (1, " 2.5 ", True, "false", "1_000", "much", None)]
     [1.0, 2.5, 1.0, 0.0, nan, nan, nan]
@@ -58,7 +58,7 @@ def number(cell: Any) -> float:
 
 
 def floats(column: Column) -> Floats:
-    """A column as numbers, NaN where a cell is none."""
+    """A column as numbers; NaN where a cell is not a number."""
     if isinstance(column, pa.Array):
         try:
             return _decoded(column).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -74,7 +74,7 @@ def floats(column: Column) -> Floats:
 
 
 def texts(column: Column) -> Any:
-    """A column as an array of strings; None where a cell is empty, or a line break tells of a quote never closed."""
+    """A column as an array of strings; None where a cell is empty or has a line break, as after an unclosed quote."""
     cells = column.dictionary_encode() if isinstance(column, pa.Array) else column
     if isinstance(column, pa.Array):
         known = np.array([*map(_label, cells.dictionary.to_pylist()), None], dtype=object)
@@ -90,7 +90,7 @@ def _label(cell: Any) -> str | None:
 
 
 def moments(column: Column) -> Floats:
-    """A column of times as numbers that grow with them, NaN where a cell is none: numbers as they are, or ISO 8601."""
+    """A column of times (numbers or ISO 8601) as numbers that grow with time; NaN where a cell is not a time."""
     if isinstance(column, pa.Array) and pa.types.is_temporal(column.type):
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("ms"))
@@ -110,7 +110,7 @@ def _moment(cell: Any) -> float:
 
 
 def plain(cell: Any) -> Any:
-    """A cell as a value of Python."""
+    """A cell as a plain value of Python."""
     return cell.as_py() if isinstance(cell, pa.Scalar) else cell
 
 
@@ -119,6 +119,7 @@ def _decoded(column: Any) -> Any:
 
 
 def keep(column: Column, good: Bools) -> Column:
+    """The cells of the good rows."""
     if isinstance(column, pa.Array):
         return column.filter(pa.array(good))
     return [cell for cell, keep in zip(column, good.tolist(), strict=True) if keep]
@@ -128,7 +129,7 @@ def keep(column: Column, good: Bools) -> Column:
 
 
 def as_lists(column: Column) -> Column:
-    """A column whose cells are lists: Arrow's as it is, else lists or, where a cell is none, None."""
+    """A column of lists: Arrow's as it is; otherwise Python lists, and None where a cell is not a list."""
     if isinstance(column, pa.Array) and not pa.types.is_string(column.type):
         return column
     return [_as_list(cell) for cell in (column.to_pylist() if isinstance(column, pa.Array) else column)]
@@ -144,13 +145,13 @@ def _as_list(cell: Any) -> list[Any] | None:
 
 
 def list_lengths(cells: Column) -> Ints:
-    """The length of each, −1 where there is no list."""
+    """The length of each list; −1 where there is none."""
     if isinstance(cells, pa.Array):
         return pc.list_value_length(cells).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return np.array([-1 if cell is None else len(cell) for cell in cells], dtype=np.int64)
 
 
 def flat(cells: Column, right: Bools) -> Column:
-    """What is in these lists, one after the other."""
+    """The items of these lists, one after the other."""
     kept = keep(cells, right)
     return kept.flatten() if isinstance(kept, pa.Array) else list(chain.from_iterable(kept))

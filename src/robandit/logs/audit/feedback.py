@@ -1,4 +1,4 @@
-"""Feedback out of a log: which column is what, cells as numbers, and the rows that can be used."""
+"""Feedback read from a log: it finds the columns, turns cells into numbers, and keeps the rows that can be used."""
 
 from __future__ import annotations
 
@@ -26,35 +26,40 @@ from robandit.logs.audit.cells import (
     texts,
     told,
 )
-from robandit.logs.audit.tables import BadRows, Chunk, Column, Log
+from robandit.logs.audit.tables import BadRows, Chunk, Column, LogTable
 
-_LISTED = "features", "action"  # columns that are looked for, and below those with a feature each
-_NUMBERED = r"x\d+", r"f\d+", r"feature_.*"
-_NAMES = 30  # columns that an error message names
+_LISTED = "features", "action"  # columns that may hold all features as a list
+_NUMBERED = r"x\d+", r"f\d+", r"feature_.*"  # columns that may hold one feature each
+_NAMES = 30  # the most columns that an error message names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which columns of a log are what."""
+    """The roles of a log's columns."""
 
     features: tuple[str, ...]
-    """One for each feature, or one that holds all of them as a list."""
+    """One column for each feature, or a single one that holds all of them as a list."""
     listed: bool
+    """Whether a single column holds all features as a list."""
     asked: str | None = None
-    """The option that named them, if any did."""
+    """The option that named the features, if it was given."""
     reward: str = "reward"
+    """The column of rewards."""
     sigma: str | None = None
+    """The column of noise scales, if any."""
     source: str | None = None
+    """The column of sources, if any."""
     time: str | None = None
+    """The column of times, if any."""
 
     def names(self) -> list[str]:
-        """All of them, each once."""
+        """The names of all columns, each once."""
         others = (self.reward, self.sigma, self.source, self.time)
         return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
 
 
-def find_columns(log: Log, features: str | None = None, **roles: str | None) -> Columns:
-    """The columns that options name; without ``features``, those that look like it."""
+def find_columns(log: LogTable, features: str | None = None, **roles: str | None) -> Columns:
+    """The columns that options name; without ``features``, those whose names look like features."""
     given = {"reward": "reward"} | {role: name for role, name in roles.items() if name is not None}
     for role, name in given.items():
         _require(log, name, role)
@@ -68,7 +73,7 @@ def find_columns(log: Log, features: str | None = None, **roles: str | None) -> 
     return Columns(features=tuple(found), listed=listed, asked=features, **given)
 
 
-def _require(log: Log, name: str, role: str) -> None:
+def _require(log: LogTable, name: str, role: str) -> None:
     if name not in log.names:
         hint = nearest(name, log.names)
         if "did you mean" in hint:
@@ -76,12 +81,12 @@ def _require(log: Log, name: str, role: str) -> None:
         raise ConfigError(f"{log.path} has no column {name!r} (--{role}){hint}")
 
 
-def _listing(log: Log) -> str:
+def _listing(log: LogTable) -> str:
     return ", ".join(log.names[:_NAMES]) + (", …" if len(log.names) > _NAMES else "")
 
 
-def _named(log: Log, features: str, free: Sequence[str]) -> list[str]:
-    """Names and patterns, parted by commas; a pattern stands for columns that have no other role."""
+def _named(log: LogTable, features: str, free: Sequence[str]) -> list[str]:
+    """Columns by names and patterns, separated by commas. A pattern stands for columns that have no other role."""
     found: list[str] = []
     for word in filter(None, (part.strip() for part in features.split(","))):
         matched = [word] if word in log.names else [name for name in free if fnmatchcase(name, word)]
@@ -96,7 +101,7 @@ def _named(log: Log, features: str, free: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _guess(log: Log, free: Sequence[str]) -> list[str]:
+def _guess(log: LogTable, free: Sequence[str]) -> list[str]:
     for name in _LISTED:
         if name in free and log.holds_lists(name):
             return [name]
@@ -110,38 +115,41 @@ def _guess(log: Log, free: Sequence[str]) -> list[str]:
     )
 
 
-class Feedback(NamedTuple):
+class AuditedRounds(NamedTuple):
     """Rounds that can be used, in the order of the log."""
 
     rows: Ints
-    """Their numbers in the log, from 1."""
+    """The numbers of their rows in the log, from 1."""
     features: Floats
+    """The features, (n, d)."""
     rewards: Floats
+    """The rewards, (n,)."""
     sigma: Floats | None
+    """The scales of the noise, (n,), if the log has them."""
     sources: Any
-    """Labels, as an array of objects."""
+    """The labels of the sources as an array of objects, if the log has them."""
     times: Column
-    """As they stand in the log."""
+    """The times as they stand in the log, if it has them."""
 
-    def cut(self, start: int, stop: int) -> Feedback:
-        """Some of them."""
-        return Feedback._make(None if part is None else part[start:stop] for part in self)
+    def cut(self, start: int, stop: int) -> AuditedRounds:
+        """The rounds from ``start`` to before ``stop``."""
+        return AuditedRounds._make(None if part is None else part[start:stop] for part in self)
 
 
 class Reader:
     """Gives the good rows of a log and counts the bad ones."""
 
-    def __init__(self, log: Log, columns: Columns) -> None:
+    def __init__(self, log: LogTable, columns: Columns) -> None:
         self.log, self.columns, self.bad = log, columns, BadRows()
         self.dim = None if columns.listed else len(columns.features)
         self._last: tuple[float, int, str] | None = None  # time, row and how the log writes that time
 
-    def read(self) -> Iterator[tuple[Feedback, int]]:
-        """Feedback, and how much of the log has been read."""
+    def read(self) -> Iterator[tuple[AuditedRounds, int]]:
+        """Give the rounds chunk by chunk, each with how much of the log has been read."""
         for chunk in self.log.read(self.columns.names(), self.bad):
             yield self._take(chunk), chunk.done
 
-    def _take(self, chunk: Chunk) -> Feedback:
+    def _take(self, chunk: Chunk) -> AuditedRounds:
         sieve, columns = _Sieve(chunk, self.bad), self.columns
         features = self._lists(sieve) if columns.listed else _matrix(sieve, columns.features)
         rewards = sieve.numbers("the reward", columns.reward)
@@ -152,7 +160,7 @@ class Reader:
         if columns.time is not None and times is not None:
             clock = keep(chunk.columns[columns.time], good)
             self._check_order(times[good], chunk.rows[good], clock)
-        return Feedback(
+        return AuditedRounds(
             rows=chunk.rows[good],
             features=features[good],
             rewards=rewards[good],
@@ -162,7 +170,7 @@ class Reader:
         )
 
     def _lists(self, sieve: _Sieve) -> Floats:
-        """A column of lists as a matrix. Its width is the length of the first list that is not empty."""
+        """A column of lists as a matrix, as wide as the first list that is not empty."""
         (name,) = self.columns.features
         cells = as_lists(sieve.chunk.columns[name])
         lengths = list_lengths(cells)
@@ -183,7 +191,7 @@ class Reader:
         return features
 
     def _check_order(self, times: Floats, rows: Ints, clock: Column) -> None:
-        """Times must not fall, not from chunk to chunk either."""
+        """Refuse times that fall, from chunk to chunk too."""
         if not len(times):
             return
         before = np.concatenate([[-np.inf if self._last is None else self._last[0]], times[:-1]])
@@ -199,34 +207,38 @@ class Reader:
 
 
 class _Sieve:
-    """Which rows of a chunk are good. A bad one is counted once, for its first fault."""
+    """Finds the good rows of a chunk. A bad row is counted once, for its first fault."""
 
     def __init__(self, chunk: Chunk, bad: BadRows) -> None:
         self.chunk, self._bad = chunk, bad
         self.good: Bools = np.ones(len(chunk.rows), bool)
 
     def cell(self, name: str, place: int) -> Any:
+        """A cell as a plain value."""
         return plain(self.chunk.columns[name][place])
 
     def reject(self, wrong: Bools, tell: Callable[[int], tuple[str, str]]) -> None:
-        """Rows that are wrong; ``tell`` gives the reason and what stands there."""
+        """Reject the rows that are wrong; ``tell`` gives the reason and the content of the cell."""
         for place in np.flatnonzero(wrong & self.good).tolist():
             reason, value = tell(place)
             self._bad.add(reason, int(self.chunk.rows[place]), value)
         self.good &= ~wrong
 
     def numbers(self, role: str, name: str) -> Floats:
+        """A column of numbers."""
         values = floats(self.chunk.columns[name])
         self.reject(~(np.abs(values) <= LARGEST), lambda place: told(role, name, self.cell(name, place)))
         return values
 
     def scales(self, name: str) -> Floats:
+        """A column of noise scales, which must be above 0."""
         values = self.numbers("sigma", name)
         small = ~(values >= 1.0 / LARGEST)
         self.reject(small, lambda place: ("sigma is not > 0", f"{name} = {show(self.cell(name, place))}"))
         return values
 
     def labels(self, name: str) -> Any:
+        """A column of sources."""
         labels = texts(self.chunk.columns[name])
         missing = np.array([label is None for label in labels.tolist()], dtype=bool)
 
@@ -239,6 +251,7 @@ class _Sieve:
         return labels
 
     def times(self, name: str) -> Floats:
+        """A column of times as numbers."""
         values = moments(self.chunk.columns[name])
         self.reject(~np.isfinite(values), lambda place: told("the time", name, self.cell(name, place), "a time"))
         return values

@@ -1,4 +1,4 @@
-"""An audit on one page: the verdict for a manager, and below it the evidence and the assumptions for a statistician."""
+"""The page of an audit: the verdict for a manager, then the evidence and the assumptions for a statistician."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from matplotlib.ticker import MaxNLocator
 import robandit
 from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
 from robandit.figures.pictures import FONT, WIDTH
-from robandit.logs.audit import SOURCES, Audit, Settings
+from robandit.logs.audit.auditing import SOURCES, Audit, AuditSettings
 from robandit.logs.audit.tables import examples, format_of
 from robandit.monitor.certificate import Group
 
-_BARS = 20  # the most that one picture shows
+_BARS = 20  # the most bars in a picture
 _STRONG, _WEAK, _QUIET = "#D55E00", "#7FA6C4", "#56606B"
-_TRACE = 1e-3  # what is less than this part of the most is shown as nothing
-_LETTERS = 26  # of a name in a picture
+_TRACE = 1e-3  # a smaller share of the largest amount is shown as 0
+_LETTERS = 26  # the most letters of a name in a picture
 
 
 def build(found: Audit) -> str:
-    """The page."""
+    """The page as HTML."""
     proved = found.certificate.lower_bound > 0.0
     sections = [Section("What is proved, over time", [Text(_over_time(found)), _curve(found)])]
     if proved:
@@ -43,7 +43,7 @@ def build(found: Audit) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The certificate's sentence, large, and what it means."""
+    """The verdict: the certificate's sentence in large letters, and what it means."""
 
     sentence: str
     meaning: str
@@ -96,7 +96,7 @@ def _axes(height: float) -> tuple[Figure, Any]:
 
 
 def _curve(found: Audit) -> Picture:
-    """The bound that is proved, over the rounds."""
+    """A picture of the bound over the rounds."""
     rounds, proved = (np.array([0, *(look[place] for look in found.looks)]) for place in (0, 1))
     alarm = found.alarm
     figure, axes = _axes(1.4 if alarm is None else 2.6)
@@ -120,7 +120,7 @@ def _curve(found: Audit) -> Picture:
 
 
 def _mark_alarm(axes: Any, at: int, end: int) -> str:
-    """A line where the alarm was, and what is written beside it."""
+    """Draw a line where the alarm was. Gives the label beside it."""
     axes.axvline(at, color=_QUIET, linewidth=1, linestyle=(0, (4, 2)))
     label, side = f"alarm after round {at:,}", 1 if at < 0.6 * end else -1
     look = {"va": "top", "ha": "left" if side > 0 else "right", "fontsize": FONT, "color": _QUIET}
@@ -130,7 +130,7 @@ def _mark_alarm(axes: Any, at: int, end: int) -> str:
 
 
 def _bars(groups: Sequence[Group], what: str) -> Figure:
-    """How much corruption is placed in each group, the most in a strong colour."""
+    """A picture of the corruption placed in each group. The largest bar has a strong colour."""
     figure, axes = _axes(0.75 + 0.19 * len(groups))
     placed = [group.placed for group in groups]
     most = max(placed)
@@ -175,7 +175,7 @@ def _font() -> Any:
 
 
 def _evidence(found: Audit) -> list[Block]:
-    """Where the cheapest explanation places the corruption: by source if the sources tell, and by time if that does."""
+    """Where the cheapest explanation places the corruption: by source and by time, where these prove something."""
     words, pictures = "Corruption that the cheapest explanation places {}: attribution, not proof.", []
     told = [Group(one.name, one.placed, one.voice or 0.0) for one in found.sources if one.placed is not None]
     if told:
@@ -189,7 +189,7 @@ def _evidence(found: Audit) -> list[Block]:
 
 
 def _most(groups: Sequence[Group]) -> list[Group]:
-    """Those with most corruption, in the order of time."""
+    """The groups with most corruption, in the order of time."""
     most = sorted(groups, key=lambda group: -group.placed)[:_BARS]
     return [group for group in groups if group in most]
 
@@ -229,12 +229,12 @@ def _source_table(found: Audit) -> Grid:
 
 
 def _amount(value: float, most: float) -> str:
-    """Three digits, but for what is nothing beside the most."""
+    """An amount with three digits; 0 if it is nothing beside the largest."""
     return f"{value:,.3g}" if value > _TRACE * most else "0"
 
 
 def _means(found: Audit) -> list[str]:
-    """The mean rewards of the sources, with decimals for three digits of the largest."""
+    """The mean rewards of the sources, with so many decimals that the largest has three digits."""
     most = max(abs(one.mean) for one in found.sources)
     decimals = min(12, max(0, 2 - floor(log10(most)))) if most > 0.0 else 0
     return [f"{one.mean:,.{decimals}f}" if most < 1e6 else f"{one.mean:.3g}" for one in found.sources]
@@ -289,7 +289,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _command(found: Audit) -> str:
-    """The one that makes this page."""
+    """The command that makes this page."""
     settings, columns = found.settings, found.columns
     limits = settings.reward_range
     given = {
@@ -304,7 +304,7 @@ def _command(found: Audit) -> str:
         "sources": settings.sources if settings.sources not in (0, SOURCES) else None,
     }
     for name in ("parameter_bound", "delta", "looks"):
-        if getattr(settings, name) != getattr(Settings, name):
+        if getattr(settings, name) != getattr(AuditSettings, name):
             given[name.replace("_", "-")] = getattr(settings, name)
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return shlex.join(["robandit", "audit", found.path.name, *words])

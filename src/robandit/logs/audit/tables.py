@@ -1,6 +1,6 @@
-"""Logs of feedback as files: Parquet, CSV or NDJSON, read chunk by chunk and never the whole file at once.
+"""Logs of feedback in files: Parquet, CSV or NDJSON, read chunk by chunk and never the whole file at once.
 
-Cells come as they stand in the file. A row that can't even be taken apart is counted, with its number, in `BadRows`.
+Cells come as they stand in the file. A row that can't even be split into cells is counted in `BadRows`.
 """
 
 from __future__ import annotations
@@ -26,41 +26,45 @@ from robandit.arrays import Ints
 from robandit.errors import ConfigError
 
 CHUNK = 1 << 15
-"""Rows that are read at once; of a CSV file 64 times as many bytes."""
-_SAMPLE = 100  # rows of a text file that are looked at beforehand, for its columns
-_LONGEST = 1 << 24  # bytes of a line: what is longer is no NDJSON, and might not fit into memory
-_EXAMPLES = 3
-_WIDTH = 48  # characters of an offending value that are shown
+"""The number of rows that are read at once; of a CSV file, 64 times as many bytes."""
+_SAMPLE = 100  # rows of a text file that are read beforehand, to find its columns
+_LONGEST = 1 << 24  # the most bytes in a line: a longer one is no NDJSON, and might not fit into memory
+_EXAMPLES = 3  # the most bad rows that are shown for each reason
+_WIDTH = 48  # the most characters of a bad value that are shown
 
 Column: TypeAlias = Any
-"""The cells of a column: an Arrow array, or a list of plain values."""
+"""The cells of a column: an Arrow array or a list of plain values."""
 
 
 class Chunk(NamedTuple):
     """Some rows of a log."""
 
     rows: Ints
-    """Their numbers in the log, from 1."""
+    """The numbers of the rows in the log, from 1."""
     columns: dict[str, Column]
+    """The cells by column."""
     done: int
     """How much of the log has been read, in its units."""
 
 
 @dataclass
 class Reason:
-    """Why some rows can't be used: how many, and the first few with what stands there."""
+    """The rows that can't be used for one reason."""
 
     count: int = 0
+    """The number of rows."""
     examples: list[tuple[int, str]] = field(default_factory=list)
+    """The numbers of the first few, and what stands there."""
 
 
 class BadRows:
-    """The rows that can't be used, by reason; each counts once."""
+    """The rows that can't be used, by reason. Each row counts once."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, Reason] = {}
 
     def add(self, reason: str, row: int, value: str) -> None:
+        """Count a row, and keep it as an example if there are few."""
         found = self._reasons.setdefault(reason, Reason())
         found.count += 1
         if len(found.examples) < _EXAMPLES:
@@ -68,10 +72,11 @@ class BadRows:
 
     @property
     def count(self) -> int:
+        """The number of all bad rows."""
         return sum(reason.count for reason in self._reasons.values())
 
     def reasons(self) -> list[tuple[str, Reason]]:
-        """All of them, the most frequent first."""
+        """All reasons, the most frequent first."""
         return sorted(self._reasons.items(), key=lambda item: (-item[1].count, item[0]))
 
     def lines(self) -> list[str]:
@@ -80,20 +85,21 @@ class BadRows:
 
 
 def examples(reason: Reason) -> str:
-    """The first rows that a reason is for, in words."""
+    """The first rows with this fault, in words."""
     return "; ".join(f"row {row:,}: {value}" for row, value in reason.examples)
 
 
-class Log(ABC):
+class LogTable(ABC):
     """A file of feedback: one row for each round, in the order of the decisions."""
 
     kind: ClassVar[str]
     """The name of its format."""
     unit: ClassVar[str]
-    """What ``size`` and `Chunk.done` count."""
+    """The unit of ``size`` and `Chunk.done`."""
     names: Sequence[str]
-    """Its columns."""
+    """The names of its columns."""
     size: int
+    """The size of the log in its unit."""
 
     def __init__(self, path: Path, chunk: int = CHUNK) -> None:
         self.path, self._chunk = path, chunk
@@ -109,7 +115,7 @@ class Log(ABC):
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """What a reader says of a file that it can't read, as one line."""
+        """Turn what a parser says of a file that it can't read into one line."""
         try:
             yield
         except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
@@ -117,7 +123,7 @@ class Log(ABC):
             raise ValueError(f"{self.path} can't be read as {self.kind}: {first}") from error
 
     def read(self, names: Sequence[str], bad: BadRows) -> Iterator[Chunk]:
-        """The rows in their order, with these columns."""
+        """Give the rows in their order, with these columns."""
         with self._understood():
             yield from self._read(list(names), bad)
 
@@ -132,10 +138,12 @@ class Log(ABC):
         """Whether the cells of a column are lists."""
 
     def check_numbers(self, name: str) -> None:
-        """Refuse a column that can't hold numbers, where its type tells that; else its cells will."""
+        """Refuse a column whose type can't hold numbers; where the type does not tell, its cells will."""
 
 
-class ParquetLog(Log):
+class ParquetLog(LogTable):
+    """A log in Parquet."""
+
     kind = "Parquet"
     unit = " rows"
 
@@ -176,7 +184,9 @@ def _is_list(kind: Any) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-class CsvLog(Log):
+class CsvLog(LogTable):
+    """A log in CSV, plain or gzipped."""
+
     kind = "CSV"
     unit = "B"
 
@@ -186,7 +196,7 @@ class CsvLog(Log):
             self.names, self._sample = stream.schema.names, next(iter(stream), None)
 
     def _read(self, names: list[str], bad: BadRows) -> Iterator[Chunk]:
-        ragged: list[int] = []  # the numbers of rows that Arrow leaves out, which it tells ahead of the chunk
+        ragged: list[int] = []  # the numbers of rows that Arrow leaves out; it reports them ahead of the chunk
 
         def leave_out(row: Any) -> str:
             ragged.append(row.number - 1)  # the header is its row 1
@@ -217,7 +227,7 @@ class CsvLog(Log):
 
 
 def _row_numbers(left_out: list[int]) -> Iterator[int]:
-    """1, 2, 3, … but for those left out: an ascending list, which grows ahead of this."""
+    """Count 1, 2, 3, … without the numbers in an ascending list, which grows ahead of this."""
     place, row = 0, 1
     while True:
         while place < len(left_out) and left_out[place] == row:
@@ -226,7 +236,9 @@ def _row_numbers(left_out: list[int]) -> Iterator[int]:
         row += 1
 
 
-class NdjsonLog(Log):
+class NdjsonLog(LogTable):
+    """A log with a JSON object on each line, plain or gzipped."""
+
     kind = "NDJSON"
     unit = "B"
 
@@ -238,7 +250,7 @@ class NdjsonLog(Log):
             raise ValueError(f"{self.path} holds no line that is a JSON object: this is no NDJSON")
 
     def _rows(self, raw: BinaryIO, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The objects with their numbers; empty lines don't count."""
+        """Give the objects with their numbers. Empty lines don't count."""
         number = 0
         for line in _lines(gzip.GzipFile(fileobj=raw) if self.path.suffix == ".gz" else raw):
             if not line.strip():
@@ -279,22 +291,22 @@ def _lines(file: Any) -> Iterable[bytes]:
         yield line
 
 
-FORMATS: dict[str, type[Log]] = {"parquet": ParquetLog, "csv": CsvLog, "ndjson": NdjsonLog}
+FORMATS: dict[str, type[LogTable]] = {"parquet": ParquetLog, "csv": CsvLog, "ndjson": NdjsonLog}
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 
 
 def stem(path: Path) -> str:
-    """The name without what tells the format."""
+    """The name of a file without the suffixes of its format."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).stem
 
 
 def format_of(path: Path) -> str | None:
-    """The name of the format that a file's suffix tells."""
+    """The name of the format that goes with a file's suffix; None if it is unknown."""
     return _SUFFIXES.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower())
 
 
-def open_log(path: Path, kind: str | None = None, chunk: int = CHUNK) -> Log:
-    """A log in the format of this name, or else in that of its suffix; CSV and NDJSON may be gzipped, too (.gz)."""
+def open_log(path: Path, kind: str | None = None, chunk: int = CHUNK) -> LogTable:
+    """Open a log in the format ``kind``, or by its suffix. CSV and NDJSON may be gzipped (.gz)."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give a file")
     kind = kind or format_of(path)

@@ -1,9 +1,10 @@
-"""Off-policy estimates: arrays in, arrays out. Everything here has n decisions and, where it matters, N ≥ n actions
-that were on offer, those of decision t being rows starts[t] … starts[t+1] − 1.
+"""Off-policy estimates: arrays in, arrays out.
 
-Given the past and what is on offer, the only chance in decision t is the logging policy's draw A_t ~ p_t and the noise
-of the reward. So w_t r_t − Σ_a π(a|x_t) E r_t(a), with w_t = π(A_t|x_t)/p_t(A_t), is a martingale difference, however
-the logging policy learns, as long as π is fixed before.
+There are n decisions and N ≥ n actions on offer; those of decision t are rows starts[t] … starts[t+1] − 1.
+
+Given the past and what is on offer, all that is random in decision t is the logging policy's draw A_t ~ p_t and the
+noise of the reward. So w_t r_t − Σ_a π(a|x_t) E r_t(a), with w_t = π(A_t|x_t)/p_t(A_t), is a martingale difference,
+however the logging policy learns, as long as π is fixed before.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import numpy as np
 
 from robandit.arrays import Floats, Ints
 
-_BLOCKS = 50  # as often, and at first more often, the reward model of `predict` is fitted anew
-_LAMBDA = 1.0  # its ridge, as the policies have it for ‖μ*‖ ≤ 1
-_RATES = 0.95 * 0.5 ** np.arange(20.0)  # λ of `lower_bound`, of which it picks the best: each is for another variance
+_BLOCKS = 50  # the number of even blocks for which `predict` fits its model anew; at first it does so more often
+_LAMBDA = 1.0  # ridge of that model, as the policies have it for ‖μ*‖ ≤ 1
+_RATES = 0.95 * 0.5 ** np.arange(20.0)  # λ from which `lower_bound` picks the best: each suits another variance
 
 
 class Interval(NamedTuple):
-    """A value, and where it lies with the confidence that was asked for."""
+    """An estimate and the ends of its confidence interval."""
 
     value: float
     low: float
@@ -59,15 +60,15 @@ def doubly_robust(weights: Floats, rewards: Floats, taken: Floats, expected: Flo
 def interval(terms: Floats, confidence: float) -> Interval:
     """The mean of the terms ± z s/√n, by the central limit theorem for martingales.
 
-    s² is their empirical variance. It counts the spread of values over contexts as error, too: exact for the value over
-    all contexts if they are drawn independently, and wide for that over those of the log.
+    s² is their empirical variance. It counts the spread of values over contexts as error, too. So the interval is exact
+    for the value over all contexts if they are drawn independently, and wide for the value on those of the log.
     """
     value = float(terms.mean())
     half = NormalDist().inv_cdf(0.5 + confidence / 2.0) * float(terms.std(ddof=1)) / len(terms) ** 0.5
     return Interval(value, value - half, value + half)
 
 
-# What holds for every n.
+# Intervals that hold for every n.
 
 
 def bernstein(weights: Floats, rewards: Floats, reach: tuple[float, float], confidence: float) -> Interval:
@@ -84,7 +85,7 @@ def bernstein(weights: Floats, rewards: Floats, reach: tuple[float, float], conf
 
 
 def lower_bound(terms: Floats, error: float) -> float:
-    """Below the mean of E[X_t | past] ∈ [0, 1], but for a chance of ``error``, given X_t ≥ 0 of any size.
+    """A lower bound on the mean of E[X_t | past] ∈ [0, 1], wrong with probability ``error``; X_t ≥ 0 of any size.
 
     With Y_t = X_t − X̂_t, where X̂_t ∈ [0, 1] knows the past only, Y_t ≥ −1 and exp(λ y − ψ(λ) y²) ≤ 1 + λ y for
     ψ(λ) = −log(1 − λ) − λ (Fan, Grama and Liu 2015), so that exp(λ Σ (X_t − E X_t) − ψ(λ) Σ Y_t²) is a supermartingale
@@ -98,7 +99,7 @@ def lower_bound(terms: Floats, error: float) -> float:
     return float(terms.mean() - excess.min() / n)
 
 
-# What they are made of.
+# What the estimators are made of.
 
 
 def importance(target: Floats, propensity: Floats) -> Floats:
@@ -107,21 +108,24 @@ def importance(target: Floats, propensity: Floats) -> Floats:
 
 
 def effective_size(weights: Floats) -> float:
-    """(Σ w)²/Σ w²: how many decisions by the target itself would tell as much (Kish 1965); 0 if all weights are."""
+    """(Σ w)²/Σ w²: the number of decisions by the target itself that would tell as much (Kish 1965).
+
+    It is 0 if all weights are.
+    """
     most = float(weights.max(initial=0.0))
     scaled = weights / (most or 1.0)
     return float(scaled.sum() ** 2 / np.square(scaled).sum()) if most else 0.0
 
 
 def by_decision(values: Floats, starts: Ints) -> Floats:
-    """Sums (n,) over what was on offer, from values (N,)."""
+    """Sums over the actions on offer, (n,), of values (N,)."""
     return np.add.reduceat(values, starts[:-1])
 
 
 def predict(offered: Floats, starts: Ints, index: Ints, rewards: Floats, since: int) -> Floats:
-    """The rewards f_t(a) that ridge regressions expect of all that was on offer, (N,); zero before decision ``since``.
+    """The rewards f_t(a) that ridge regressions expect of the actions on offer, (N,); zero before decision ``since``.
 
-    Each is fitted to decisions before the block that it is for, and no others. It has an intercept.
+    Each regression serves a block of decisions, is fitted to earlier decisions only, and has an intercept.
     """
     lifted = np.concatenate([offered, np.ones((len(offered), 1))], axis=1)  # (N, d + 1)
     taken = lifted[starts[:-1] + index]  # (n, d + 1)
@@ -136,7 +140,7 @@ def predict(offered: Floats, starts: Ints, index: Ints, rewards: Floats, since: 
 
 
 def _edges(since: int, end: int) -> list[int]:
-    """Where its blocks begin, and the end: about evenly spaced, but short ones at first, when little is known."""
+    """Where the blocks of `predict` begin, and the end: about even, but short at first, when little is known."""
     short = since + np.geomspace(1.0, end - since, _BLOCKS)
     even = np.linspace(since, end, _BLOCKS + 1)
     return sorted({int(edge) for edge in (*short, *even)})

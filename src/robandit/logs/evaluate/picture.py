@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from robandit.figures.pictures import COLORS, FONT, WIDTH
-from robandit.logs.evaluate import LOGGED, Evaluation, Row
+from robandit.logs.evaluate.evaluation import LOGGED, Evaluation, EvaluationRow
 
 _LOOKS = {"mean": ("#000000", "D"), "IPS": (COLORS[1], "o"), "SNIPS": (COLORS[2], "s"), "DR": (COLORS[0], "^")}
 
 
 def forest(found: Evaluation) -> Figure:
-    """The picture; finite-sample intervals are drawn thin."""
+    """Draw the picture. Finite-sample intervals are thin lines."""
     rows = found.rows
     figure = Figure(figsize=(WIDTH, 0.8 + 0.2 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -35,5 +35,5 @@ def forest(found: Evaluation) -> Figure:
     return figure
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
+def _labels(rows: Sequence[EvaluationRow]) -> list[str]:
     return [LOGGED if row.policy == LOGGED else f"{row.policy}, {row.estimator}" for row in rows]

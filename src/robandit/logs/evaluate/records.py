@@ -8,12 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Ints
 from robandit.errors import ConfigError
+from robandit.wire.parquet import PARQUET_KEY
+
+if TYPE_CHECKING:
+    from robandit.wire.events import Closed, Decided, Rewarded
 
 _EXPLORE = (
     "what was on offer is kept, and every action has a chance, only where a bandit explores: make one with "
@@ -22,20 +26,25 @@ _EXPLORE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
-    """n decisions in their order, and the N actions that were on offer: decision t's are rows starts[t] and on."""
+class DecisionLog:
+    """n decisions in their order, and the N actions on offer; those of decision t are rows starts[t] and on."""
 
-    offered: Floats  # (N, d)
-    starts: Ints  # (n + 1,)
-    index: Ints  # (n,), and so the others
+    offered: Floats
+    """The features of the actions on offer, (N, d)."""
+    starts: Ints
+    """The first row of each decision, and N, (n + 1,)."""
+    index: Ints
+    """The place of the action taken among those on offer, (n,)."""
     propensity: Floats
+    """The probability with which it was taken, (n,)."""
     sigma: Floats
+    """The declared scale of its noise, (n,)."""
     reward: Floats
-    """NaN where there is none."""
+    """The reward, (n,); NaN where there is none."""
     outcomes: Counter[str]
-    """How many decisions were rewarded, or had the default in its place, or have none yet, or lost it."""
+    """The number of decisions that are rewarded, have the default, are pending, or lost their reward."""
     proof: str | None = None
-    """What the monitor proved of its feedback."""
+    """What the monitor proved of the feedback, in words."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -45,8 +54,8 @@ class Log:
         """The rows (n,) of the actions that were taken."""
         return self.starts[:-1] + self.index
 
-    def where(self, keep: Bools) -> Log:
-        """Those decisions."""
+    def where(self, keep: Bools) -> DecisionLog:
+        """The decisions to ``keep``, (n,)."""
         counts = np.diff(self.starts)
         starts = np.concatenate([[0], np.cumsum(counts[keep])])
         rows = {name: getattr(self, name)[keep] for name in ("index", "propensity", "sigma", "reward")}
@@ -54,11 +63,11 @@ class Log:
 
 
 class _Row(NamedTuple):
-    """A decision as it stands in a log, and where."""
+    """A decision as it stands in a log."""
 
-    place: str
+    place: str  # where it stands, such as `line 3`
     id: str
-    actions: int
+    actions: int  # how many were on offer
     taken: int
     features: Sequence[float]
     offered: Any
@@ -66,8 +75,8 @@ class _Row(NamedTuple):
     sigma: float
 
 
-def read(path: Path, bandit: str | None = None) -> Log:
-    """The log in a file, whose first bytes tell what it is; ``bandit`` is whose, in a service's file."""
+def read(path: Path, bandit: str | None = None) -> DecisionLog:
+    """Read the log in a file of any kind. ``bandit`` says whose log, in a service's own file."""
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give a file")
     with path.open("rb") as file:
@@ -101,7 +110,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise ValueError(f"{path} can't be unpacked: {error}") from None
 
 
-def _from_store(path: Path, bandit: str | None) -> Log:
+def _from_store(path: Path, bandit: str | None) -> DecisionLog:
     from robandit.service.stores.sqlite import read_only
     from robandit.service.stores.store import StoreError
 
@@ -111,16 +120,12 @@ def _from_store(path: Path, bandit: str | None) -> Log:
         raise ConfigError(str(error)) from None
 
 
-def _from_events(lines: Iterable[tuple[str, bytes]]) -> Log:
+def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
     import msgspec
 
     from robandit.wire.events import Decided, Proved, Rewarded, decode
 
-    rows: list[_Row] = []
-    rewards: list[float] = []
-    open_: dict[str, int] = {}
-    outcomes: Counter[str] = Counter()
-    proof, ids = None, set[str]()
+    found = _Gathered()
     for place, line in lines:
         if not line.strip():
             continue
@@ -129,27 +134,51 @@ def _from_events(lines: Iterable[tuple[str, bytes]]) -> Log:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{place} is no event of the service's log: {error}") from None
         if isinstance(event, Decided):
-            if event.id in ids:
-                raise ValueError(f"{place}: a second decision {event.id!r}; give the log of one bandit, once")
-            ids.add(event.id)
-            open_[event.id] = len(rows)
-            known = len(event.actions), event.index, event.features, event.offered, event.propensity, event.sigma
-            rows.append(_Row(place, event.id, *known))
-            rewards.append(np.nan)
+            found.decide(place, event)
         elif isinstance(event, Proved):
-            proof = event.sentence
-        elif event.id not in open_:
-            wrong = "a second reward of" if event.id in ids else "the reward comes before"
-            raise ValueError(f"{place}: {wrong} decision {event.id!r}; give the whole log, as it was written")
+            found.proof = event.sentence
         else:
-            rewards[open_.pop(event.id)] = np.nan if event.reward is None else event.reward
-            outcomes["rewarded" if isinstance(event, Rewarded) else "lost" if event.reward is None else "default"] += 1
-    outcomes["pending"] = len(open_)
-    offered = [None if row.offered is None else np.frombuffer(row.offered) for row in _whole(rows)]
-    return _together(rows, offered, np.array(rewards), outcomes, proof)
+            outcome = "rewarded" if isinstance(event, Rewarded) else "lost" if event.reward is None else "default"
+            found.end(place, event, outcome)
+    return found.log()
+
+
+class _Gathered:
+    """Decisions and their rewards, gathered event by event."""
+
+    def __init__(self) -> None:
+        self._rows, self._rewards = list[_Row](), list[float]()
+        self._outcomes: Counter[str] = Counter()
+        self._ids, self._open = set[str](), dict[str, int]()  # of all decisions; the rows of those without an end
+        self.proof: str | None = None
+
+    def decide(self, place: str, event: Decided) -> None:
+        """Add a decision."""
+        if event.id in self._ids:
+            raise ValueError(f"{place}: a second decision {event.id!r}; give the log of one bandit, once")
+        self._ids.add(event.id)
+        self._open[event.id] = len(self._rows)
+        known = len(event.actions), event.index, event.features, event.offered, event.propensity, event.sigma
+        self._rows.append(_Row(place, event.id, *known))
+        self._rewards.append(np.nan)
+
+    def end(self, place: str, event: Rewarded | Closed, outcome: str) -> None:
+        """Give a decision its reward, or none."""
+        if event.id not in self._open:
+            wrong = "a second reward of" if event.id in self._ids else "the reward comes before"
+            raise ValueError(f"{place}: {wrong} decision {event.id!r}; give the whole log, as it was written")
+        self._rewards[self._open.pop(event.id)] = np.nan if event.reward is None else event.reward
+        self._outcomes[outcome] += 1
+
+    def log(self) -> DecisionLog:
+        """The log of all decisions so far."""
+        self._outcomes["pending"] = len(self._open)
+        offered = [None if row.offered is None else np.frombuffer(row.offered) for row in _whole(self._rows)]
+        return _together(self._rows, offered, np.array(self._rewards), self._outcomes, self.proof)
 
 
 def _whole(rows: list[_Row]) -> Iterator[_Row]:
+    """The rows, if what was on offer is a whole number of floats."""
     for row in rows:
         if row.offered is not None and len(row.offered) % 8:
             raise ValueError(f"{row.place}: `offered` has {len(row.offered)} bytes, which are no numbers of 8 bytes")
@@ -159,13 +188,13 @@ def _whole(rows: list[_Row]) -> Iterator[_Row]:
 # From Parquet.
 
 
-def _from_parquet(path: Path) -> Log:
+def _from_parquet(path: Path) -> DecisionLog:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         file = pq.ParquetFile(path)
-        about = json.loads((file.schema_arrow.metadata or {}).get(b"robandit.log", b"null"))
+        about = json.loads((file.schema_arrow.metadata or {}).get(PARQUET_KEY, b"null"))
         if about is None:
             raise ValueError(f"{path} is no log of the service; GET /v1/bandits/NAME/log?format=parquet gives one")
         rows, offered, rewards, outcomes = list[_Row](), list[Floats | None](), list[Floats](), Counter[str]()
@@ -197,13 +226,13 @@ def _floats(plain: dict[str, list[Any]], i: int) -> tuple[float, float]:
     return np.nan if propensity is None else propensity, np.nan if sigma is None else sigma
 
 
-# From either.
+# From any of them.
 
 
 def _together(
     rows: list[_Row], offered: Sequence[Floats | None], rewards: Floats, outcomes: Counter[str], proof: str | None
-) -> Log:
-    """The log, if it can be evaluated."""
+) -> DecisionLog:
+    """Put the log together, if it can be evaluated."""
     if not rows:
         raise ValueError("there are no decisions in this log")
     bare = [row for row, menu in zip(rows, offered, strict=True) if menu is None]
@@ -214,7 +243,7 @@ def _together(
     for row, menu in zip(rows, menus, strict=True):
         _check(row, menu, dim)
     counts = np.array([row.actions for row in rows])
-    log = Log(
+    log = DecisionLog(
         np.concatenate(menus).reshape(-1, dim),
         np.concatenate([[0], np.cumsum(counts)]),
         np.array([row.taken for row in rows]),
@@ -231,7 +260,7 @@ def _together(
 
 
 def _check(row: _Row, menu: Floats, dim: int) -> None:
-    """Refuse a decision that can't have been."""
+    """Refuse a decision that can't have been made."""
     if len(row.features) != dim:
         raise ValueError(f"{row.place}: {len(row.features)} features, but the first decision has {dim}")
     if menu.size != row.actions * dim or not 0 <= row.taken < row.actions:

@@ -1,20 +1,59 @@
-"""Reading the decision sets, actions and deviations that callers pass to a policy."""
+"""What `choose` answers and `update` takes back, and the reading of what callers pass to both."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robandit.arrays import Floats
+from robandit.arrays import Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Box, Polytope, Region
 from robandit.inputs import as_floats, first_bad
 
 Actions: TypeAlias = ArrayLike | Region | Polytope
+"""A decision set as callers pass it: an array of actions, or an infinite set."""
 
 _SLACK = 1e-6  # by how much ‖a‖ may exceed its bound through rounding, in single precision too
+
+
+class NoInfo(NamedTuple):
+    """The `Decision.info` of a policy that has nothing more to tell."""
+
+
+NO_INFO = NoInfo()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Decision:
+    """What `choose` answers: plain values, or arrays over the trials of a batch.
+
+    `update` reads ``round``, ``action``, ``sigma`` and ``level`` alone, so a decision can be made again from a log.
+    """
+
+    round: int
+    """The number of the round, from 1 on. The rounds of a warm start count."""
+    action: Any
+    """The features of the chosen action."""
+    index: Any = -1
+    """The place of the chosen action in a finite decision set; −1 in an infinite one."""
+    sigma: Any = None
+    """The standard deviation declared for the action's reward."""
+    value: Any = np.nan
+    """The optimistic value: the largest mean reward that the confidence set allows any action."""
+    level: Any = 0
+    """Which part of the policy chose: the level f(t) of Multi-level weighted OFUL, the base of a master. It is 0 if the
+    policy has only one part."""
+    explored: Any = False
+    """Whether the action was drawn uniformly, as `exploration` asks."""
+    certified: Any = True
+    """Whether the optimum over action and parameter is proven to be the global one."""
+    propensity: Any = None
+    """The probability of choosing this action, if it was asked for."""
+    info: Any = NO_INFO
+    """What else the policy tells of this choice: a named tuple that each policy defines."""
 
 
 def read_actions(actions: Actions, *, dim: int, batch: int, single: bool, bound: float) -> Floats | Region:
@@ -82,3 +121,14 @@ def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: boo
     trials, each = ("", f"({actions},)") if single else (f", ({batch},)", f"({batch}, {actions})")
     wanted = f"one number{trials}" + (f" or {each}" if actions is not None else "")
     raise ValueError(f"sigma must be {wanted}, got shape {array.shape}")
+
+
+def read_level(level: ArrayLike, levels: int, batch: int) -> Ints:
+    """The level (B,) that a decision carries, from 1 to ``levels``."""
+    array = np.asarray(level)
+    if array.size != batch or array.dtype.kind not in "iu":
+        raise ValueError(f"level must be an integer for each trial, got {level!r}")
+    if array.min() < 1 or array.max() > levels:
+        whose = ": is this decision another policy's?" if array.min() < 1 else ""
+        raise ValueError(f"level must lie in 1 … {levels}, got {level!r}{whose}")
+    return array.reshape(batch).astype(np.int64)

@@ -1,0 +1,230 @@
+"""The experiments beyond the paper: `robandit arena race`, `sweep`, `insurance` and `alarm`."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from robandit.cli.command import Command, Group
+from robandit.cli.options import add_engine, add_out, add_sizes, engine_of, sizes_of, words
+from robandit.cli.output import carry_out, save, save_figure, say
+from robandit.errors import ConfigError
+from robandit.figures.tables import markdown
+
+if TYPE_CHECKING:
+    from robandit.experiments.arena.race import Cells, Entrants
+    from robandit.experiments.tune import Tuned
+    from robandit.lab.results import Result
+
+# race
+
+
+def _race_options(parser: ArgumentParser) -> None:
+    from robandit.experiments.arena.race import SETTING, TUNE_TRIALS
+
+    add_sizes(parser, **SETTING)
+    parser.add_argument(
+        "--tune-trials",
+        type=int,
+        default=TUNE_TRIALS,
+        help="Repeat each scenario of the tuning this many times (default %(default)s).",
+    )
+    own = " Your own class is FILE.py:CLASS. OFUL, the yardstick, always takes part."
+    for kind, more in (("policies", own), ("attacks", ""), ("environments", "")):
+        about = f"Take only these {kind}, separated by commas (default: all).{more}"
+        parser.add_argument(f"--{kind}", type=words, default=[], metavar="NAME,NAME,…", help=about)
+    add_out(parser, "out/arena")
+    add_engine(parser)
+
+
+def _race(options: Namespace) -> None:
+    from robandit.experiments.arena import race
+    from robandit.experiments.arena.times import forecast
+    from robandit.experiments.tune import SEED
+
+    sizes = sizes_of(options)
+    if sizes["seed"] == SEED:
+        raise ConfigError(f"seed {SEED} is the one that the radius scales are tuned on; choose another")
+    entrants = race.entrants_of(options.policies, options.attacks, options.environments)
+    workers = engine_of(options).workers or os.cpu_count() or 1
+    for line in forecast(entrants, **sizes, tune_trials=options.tune_trials, workers=workers):
+        say(line)
+    tuned, configs, results = {}, [], []
+    for number, world in enumerate(entrants.environments, 1):
+        tuned[world] = _tuned_in(entrants, world, f"arena-tune-{number}", options)
+    save(options.out / "arena-scales.json", race.scales_json(tuned), force=options.force)
+    for number, world in enumerate(entrants.environments, 1):
+        configs.append(race.config(entrants, world, tuned[world].scales, **sizes))
+        results.append(carry_out(configs[-1], f"arena-{number}", options)[1])
+    save(options.out / "arena.parquet", race.together(results), force=options.force)
+    _tell(entrants, tuned, configs, results, options)
+
+
+def _tuned_in(entrants: Entrants, world: str, name: str, options: Namespace) -> Tuned:
+    """Tune every policy in one world."""
+    from robandit.experiments.arena import race
+    from robandit.experiments.tune import tune
+
+    config = race.tuning_config(entrants, world, rounds=options.rounds, trials=options.tune_trials)
+    run, result = carry_out(config, name, options)
+    return tune(result.table, run.plain(), race.grids(entrants), "mean")
+
+
+def _tell(
+    entrants: Entrants,
+    tuned: dict[str, Tuned],
+    configs: list[dict[str, Any]],
+    results: list[Result],
+    options: Namespace,
+) -> None:
+    """Time the policies, and write the scores and the pages."""
+    from robandit.experiments.arena import page, race
+    from robandit.experiments.arena.times import times
+
+    taken, data = times(configs, options.out / "arena-times.json", anew=options.force)
+    save(options.out / "arena-times.json", data, force=options.force)
+    evidence = race.evidence(page.all_cells(results), configs, entrants.told)
+    save(options.out / "evidence.json", evidence, force=options.force)
+    pages = page.tell(results, entrants, tuned, taken, _race_command(options))
+    for name, figure in pages.figures.items():
+        save_figure(options.out / name, figure, force=options.force)
+    save(options.out / "arena.md", pages.markdown.encode(), force=options.force)
+    save(options.out / "arena.html", pages.html.encode(), force=options.force)
+    print(pages.answer)
+
+
+def _race_command(options: Namespace) -> str:
+    """The command that makes the same again."""
+    sizes = sizes_of(options) | {"tune-trials": options.tune_trials}
+    chosen = {kind: ",".join(getattr(options, kind)) for kind in ("policies", "attacks", "environments")}
+    return " ".join(
+        ["robandit arena race", *(f"--{name} {value}" for name, value in sizes.items())]
+        + [f"--{kind} '{names}'" for kind, names in chosen.items() if names]
+    )
+
+
+# sweep
+
+
+def _sweep_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--trials", type=int, default=20, help="Repeat each scenario this many times (default %(default)s)."
+    )
+    parser.add_argument(
+        "--seed", type=int, default=3, help="Seed all random draws with this number (default %(default)s)."
+    )
+    parser.add_argument("--long", action="store_true", help="Run the slow cells too, of up to 100 000 rounds.")
+    add_out(parser, "out/sweep")
+    add_engine(parser)
+    parser.set_defaults(batch=140)  # all trials of a policy in a cell: most cells are small
+
+
+def _sweep(options: Namespace) -> None:
+    from robandit.experiments.arena import race, sweep
+
+    found: Cells = {}
+    for number, cell in enumerate([*sweep.CELLS, *(sweep.LONG if options.long else ())], 1):
+        config = sweep.config(cell, trials=options.trials, seed=options.seed)
+        found |= race.cells(carry_out(config, f"sweep-{number}", options)[1].table)
+    long = " --long" if options.long else ""
+    text = sweep.text(found, f"robandit arena sweep --trials {options.trials} --seed {options.seed}{long}")
+    save(options.out / "sweep.csv", sweep.as_csv(found).encode(), force=options.force)
+    save_figure(options.out / "sweep.png", sweep.picture(found), force=options.force)
+    save(options.out / "sweep.md", text.encode(), force=options.force)
+    print(text)
+
+
+# insurance
+
+
+def _insurance_options(parser: ArgumentParser) -> None:
+    add_sizes(parser, rounds=5_000, trials=50)
+    add_out(parser, "out")
+    add_engine(parser)
+
+
+def _insurance(options: Namespace) -> None:
+    from robandit.experiments.arena import insurance
+
+    _, result = carry_out(insurance.config(**sizes_of(options)), "insurance", options)
+    save_figure(options.out / "insurance.png", insurance.picture(result.table), force=options.force)
+    text = "\n".join(markdown(*insurance.rows(result.table))) + "\n"
+    save(options.out / "insurance.md", text.encode(), force=options.force)
+    print(text)
+
+
+# alarm
+
+
+def _alarm_options(parser: ArgumentParser) -> None:
+    add_sizes(parser, rounds=1000, trials=150)
+    add_out(parser, "out/alarm")
+    add_engine(parser)
+
+
+def _alarm(options: Namespace) -> None:
+    from robandit.experiments.arena import alarm
+
+    sizes = sizes_of(options)
+    tables = {
+        name: carry_out(config, f"alarm-{name}", options)[1].table for name, config in alarm.configs(**sizes).items()
+    }
+    text = alarm.text(tables, " ".join(["robandit arena alarm", *(f"--{name} {sizes[name]}" for name in sizes)]))
+    save_figure(options.out / "alarm.png", alarm.picture(tables), force=options.force)
+    save(options.out / "alarm.md", text.encode(), force=options.force)
+    print(text)
+    if any(alarm.breached(share) for name in ("level", "truth") for share in alarm.shares(tables[name])["all"]):
+        raise RuntimeError("the monitor breaks its promise")
+
+
+ARENA = Group(
+    "arena",
+    "Compare policies under every attack: race, sweep, insurance, alarm.",
+    "Experiments beyond the paper: compare the policies, and put the sceptic and the\ncorruption monitor to the test.",
+    {
+        "The arena's experiments": [
+            Command(
+                "race",
+                "Race every policy under every attack, to see which to use.",
+                "Race every policy in three worlds under every attack at two levels of\n"
+                "corruption, each policy tuned in each world on the tuning seed. Writes\n"
+                "arena.parquet, the radius scales and times as JSON, the pictures, and the\n"
+                "scores as arena.md and arena.html. The files in between, arena-tune-1.parquet\n"
+                "and so on, let a stopped run continue.",
+                _race_options,
+                _race,
+            ),
+            Command(
+                "sweep",
+                "Look for settings in which the sceptic collapses.",
+                "Compare the sceptic with the best published policy over many settings, one\n"
+                "factor at a time and in a few corners, to see where it collapses. Writes\n"
+                "sweep.md, sweep.csv and sweep.png; sweep-1.parquet and so on let a stopped run\n"
+                "continue.",
+                _sweep_options,
+                _sweep,
+            ),
+            Command(
+                "insurance",
+                "Measure what the sceptic's insurance costs and what it is worth.",
+                "Run the sceptic with more and more insurance on decision sets that stay the\n"
+                "same: its price when nobody attacks, and the regret under lies that never\n"
+                "contradict. Writes insurance.parquet, insurance.png and insurance.md.",
+                _insurance_options,
+                _insurance,
+            ),
+            Command(
+                "alarm",
+                "Put the corruption monitor to the test.",
+                "Put the corruption monitor to the test: how often it raises a false alarm,\n"
+                "whether it ever proves more corruption than there was, how much it proves\n"
+                "under flips, every attack and large noise, and what drift raises an alarm.\n"
+                "Writes alarm.md, alarm.png and the tables, alarm-level.parquet and so on. The\n"
+                "exit code is 1 if a promise is breached.",
+                _alarm_options,
+                _alarm,
+            ),
+        ]
+    },
+)

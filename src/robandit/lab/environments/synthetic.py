@@ -1,0 +1,187 @@
+"""Random decision sets in the manner of the paper's experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from robandit.arrays import Floats, Ints
+from robandit.geometry.regions import Ball
+from robandit.inputs import boolean, integer, not_negative, share
+from robandit.lab.environments.base import NEVER, Environment, Menu, Offer
+from robandit.streams import Derived, Draws
+
+
+@dataclass(kw_only=True, frozen=True)
+class Synthetic(Environment):
+    """Random decision sets as in the paper's experiments, with parts that can be changed."""
+
+    actions: int = 20
+    """Number K of actions in a decision set."""
+    fewest: int | None = None
+    """Smallest size of a decision set: each round draws a size up to ``actions``. By default it is ``actions``."""
+    fresh_rounds: int | None = None
+    """Rounds with a fresh decision set; then the set stays the same. By default every round has a fresh one."""
+    infinite: bool = False
+    """Whether the decision set is the unit ball instead of a finite set."""
+    sigma_low: float = 0.0
+    """Lower end of the range from which σ_t is drawn."""
+    sigma_high: float = 0.05
+    """Upper end of the range from which σ_t is drawn: uniformly, with two-point noise log-uniformly."""
+    noise: str = "gaussian"
+    """Kind of noise: `gaussian`, clipped to ±R; `two-point`, which is ±σ; `bernoulli`, for rewards of 0 or 1."""
+    hide_sigma: bool = False
+    """Whether policies are told R, which always bounds σ_t, instead of σ_t itself."""
+    per_action: bool = False
+    """Whether each action has its own σ and noise; by default all actions of a round share them."""
+    parameter: str = "even"
+    """The unknown μ*: `even`, which is 1/√d in each coordinate as in the paper, or `random` on the unit sphere."""
+    drift: float = 0.0
+    """Angle in radians by which μ* turns each round, towards a random direction."""
+    mean_delay: float = 0.0
+    """Mean delay of a reward in rounds. Delays are geometric, cut at 20 times their mean."""
+    lost: float = 0.0
+    """Probability that a reward never arrives."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("actions", self.actions, least=1)
+        if self.fewest is not None and integer("fewest", self.fewest, least=1) > self.actions:
+            raise ValueError(f"fewest must be at most actions = {self.actions}, got {self.fewest}")
+        if self.fresh_rounds is not None:
+            integer("fresh_rounds", self.fresh_rounds, least=0)
+        for name in ("sigma_low", "sigma_high", "drift", "mean_delay"):
+            not_negative(name, getattr(self, name))
+        share("lost", self.lost)
+        for name in ("infinite", "hide_sigma", "per_action"):
+            boolean(name, getattr(self, name))
+        if not self.sigma_low <= self.sigma_high <= self.noise_range:
+            raise ValueError(
+                f"sigma_low <= sigma_high <= noise_range must hold, got {self.sigma_low}, {self.sigma_high} and "
+                f"{self.noise_range}"
+            )
+        for name, known in (("noise", ("gaussian", "two-point", "bernoulli")), ("parameter", ("even", "random"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse settings that can't be combined."""
+        if self.noise == "two-point" and self.sigma_low == 0.0:
+            raise ValueError("sigma_low must be > 0 with two-point noise, whose σ is drawn log-uniformly, got 0")
+        if self.noise == "bernoulli" and (self.noise_range < 1.0 or self.drift > 0.0):
+            raise ValueError(
+                f"bernoulli rewards need noise_range >= 1 and drift = 0, got {self.noise_range} and {self.drift}"
+            )
+        if self.noise == "bernoulli" and (self.sigma_low, self.sigma_high) != (0.0, 0.05):
+            raise ValueError("bernoulli rewards have a sigma of 0.5; leave sigma_low and sigma_high out")
+        if self.infinite and (self.per_action or self.noise == "bernoulli" or self.fewest or self.fresh_rounds):
+            raise ValueError("an infinite set goes without per_action, fewest, fresh_rounds and bernoulli rewards")
+        if self.drift > 0.0 and self.dim == 1:
+            raise ValueError("drift needs dim >= 2: in one dimension there is nowhere to turn")
+
+    @property
+    def set_size(self) -> int | None:
+        return None if self.infinite or self.fewest is not None else self.actions
+
+    @property
+    def noise_scale(self) -> float:
+        return 0.5 if self.noise == "bernoulli" else self.sigma_high  # Hoeffding's lemma for 0 or 1 and for ±σ
+
+    def rounds(self, draw: Draws) -> Iterator[Offer]:
+        menu_of, noise_of, delay_of = self._menus(draw), self._noise(draw), self._delays(draw)
+        for t in count(1):
+            menu = menu_of(t)
+            sigma, noise = noise_of(t, menu)
+            told = np.full_like(sigma, self.noise_range) if self.hide_sigma else None
+            yield Offer(t, menu, sigma, noise, told, delay_of(t))
+
+    def _menus(self, draw: Draws) -> Callable[[int], Menu]:
+        """The decision sets by round. Entries are uniform on ±1/√d; for rewards of 0 or 1 they are positive."""
+        entries, sizes, where = draw.uniform(self.actions, self.dim), draw.shared(), self._parameters(draw)
+        low, width = (0.0, 1.0) if self.noise == "bernoulli" else (-1.0, 2.0)
+
+        def fresh(t: int) -> Menu:
+            if self.infinite:
+                return Menu.of(Ball(self.dim), where(t))
+            actions = (low + width * entries.at(t)) * self.dim**-0.5
+            if self.fewest is not None:
+                actions = actions[:, : self.fewest + int(sizes.at(t)[0] * (self.actions - self.fewest + 1))].copy()
+            actions.flags.writeable = False  # policies check a set that can't have changed only once
+            return Menu.of(actions, where(t))
+
+        held, last = fresh(0), 0 if self.infinite else self.fresh_rounds
+
+        def menu(t: int) -> Menu:
+            if last is None or t <= last:
+                return fresh(t)
+            return Menu.of(held.actions, where(t)) if self.drift > 0.0 else held
+
+        return menu
+
+    def _parameters(self, draw: Draws) -> Callable[[int], Floats]:
+        """The parameter μ* by round, (B, d)."""
+        directions = draw.normal(2, self.dim).at(0)
+        start = np.full((len(draw), self.dim), self.dim**-0.5)
+        if self.parameter == "random":
+            start = directions[:, 0] / np.linalg.norm(directions[:, 0], axis=1, keepdims=True)
+            start = np.abs(start) if self.noise == "bernoulli" else start
+        if self.drift == 0.0:
+            return lambda t: start
+        aside = directions[:, 1] - np.vecdot(directions[:, 1], start)[:, None] * start
+        aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+        return lambda t: np.cos(self.drift * t) * start + np.sin(self.drift * t) * aside
+
+    def _noise(self, draw: Draws) -> Callable[[int, Menu], tuple[Floats, Floats]]:
+        """The bounds σ_t and the noise ε_t by round: each (B,), or (B, K) per action."""
+        shape = (self.actions,) if self.per_action else ()
+        spread = draw.uniform(*shape)
+        if self.noise == "bernoulli":
+            coin = draw.uniform(self.actions)
+
+            def bernoulli(t: int, menu: Menu) -> tuple[Floats, Floats]:
+                rewards = coin.at(t)[:, : menu.means.shape[1]] < menu.means
+                return np.full(len(draw), 0.5), rewards - menu.means
+
+            return bernoulli
+        source = draw.normal(*shape) if self.noise == "gaussian" else draw.uniform(*shape)
+        sigmas, noises = Derived(self._sigma, spread), Derived(self._symmetric, spread, source)
+
+        def symmetric(t: int, menu: Menu) -> tuple[Floats, Floats]:
+            sigma, noise = sigmas.at(t), noises.at(t)
+            if self.per_action and sigma.shape != menu.means.shape:
+                return sigma[:, : menu.means.shape[1]], noise[:, : menu.means.shape[1]]
+            return sigma, noise
+
+        return symmetric
+
+    def _sigma(self, uniform: Floats) -> Floats:
+        """The bound σ_t that belongs to a number from [0, 1)."""
+        if self.noise == "two-point":
+            return self.sigma_low * (self.sigma_high / self.sigma_low) ** uniform
+        return self.sigma_low + (self.sigma_high - self.sigma_low) * uniform
+
+    def _symmetric(self, uniform: Floats, source: Floats) -> Floats:
+        """Noise that is symmetric around 0; ``uniform`` gives its σ, ``source`` its value."""
+        sigma = self._sigma(uniform)
+        if self.noise == "two-point":
+            return np.where(source < 0.5, -sigma, sigma)
+        return np.clip(sigma * source, -self.noise_range, self.noise_range)
+
+    def _delays(self, draw: Draws) -> Callable[[int], Ints | None]:
+        """The delays of the rewards by round, (B,), or None if nothing is late."""
+        if self.mean_delay == 0.0 and self.lost == 0.0:
+            return lambda t: None
+        when, fate = draw.uniform(), draw.uniform()
+        stay = self.mean_delay / (self.mean_delay + 1.0)  # the probability of waiting one round more
+
+        def delays(t: int) -> Ints:
+            waits: Floats = np.zeros(len(draw))
+            if stay > 0.0:
+                waits = np.minimum(np.floor(np.log1p(-when.at(t)) / np.log(stay)), np.ceil(20.0 * self.mean_delay))
+            return np.where(fate.at(t) < self.lost, NEVER, waits).astype(np.int64)
+
+        return delays

@@ -1,0 +1,66 @@
+"""What the settings mean that several policies share, and how each is checked: once, when a policy is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from robandit.inputs import boolean, integer, not_negative, positive, probability, share
+
+
+class Rule(NamedTuple):
+    """A setting that means the same in every policy."""
+
+    meaning: str
+    read: Callable[[str, Any], Any]
+    """Gives the value as the policy keeps it, or an error that names it."""
+    optional: bool = False
+    """Whether it may be None."""
+
+
+_at_least_one = partial(integer, least=1)
+
+SETTINGS: dict[str, Rule] = {
+    "dim": Rule("d, the number of features of an action.", _at_least_one),
+    "noise_range": Rule("R: a clean reward differs from its mean by at most this.", positive),
+    "action_bound": Rule("A: the largest norm of an action.", positive),
+    "parameter_bound": Rule("B: the largest norm of the unknown parameter μ*.", positive),
+    "regularization": Rule("λ of the ridge regression; 1/B² by default, as in the paper.", positive, optional=True),
+    "mean_bound": Rule(
+        "The largest |⟨a, μ*⟩|; the paper assumes 1. If the true means exceed it, clipping biases the estimate.",
+        positive,
+    ),
+    "clip_rewards": Rule(
+        "Whether to clip rewards to ±(mean_bound + noise_range). Given true bounds, clean rewards lie within, and only "
+        "lies are cut.",
+        boolean,
+    ),
+    "exploration": Rule(
+        "The probability of playing a uniformly drawn action instead, so that every action has a propensity > 0.", share
+    ),
+    "delta": Rule("δ, the probability with which the guarantees may fail.", probability),
+    "radius_scale": Rule(
+        "A factor for every confidence radius. 1 is the theory; docs/policies.md says how wide that is.", positive
+    ),
+    "radius": Rule(
+        "A fixed radius instead of the theory's, as people set LinUCB's width; radius_scale does not apply to it.",
+        not_negative,
+        optional=True,
+    ),
+    "sigma_floor": Rule(
+        "The least standard deviation σ̄ by which an observation is weighted; the paper's by default.",
+        not_negative,
+        optional=True,
+    ),
+    "horizon": Rule("T, the number of rounds that the guarantee is for.", _at_least_one),
+}
+"""By name. `corruption`, `trials` and `seed` depend on each other; `Policy` checks them."""
+
+MEANINGS: dict[str, str] = {name: rule.meaning for name, rule in SETTINGS.items()} | {
+    "corruption": "C = Σ_t sup_a |r_t(a) − r′_t(a)| / (R + 1), or an upper bound on it: one number, or in a batch one "
+    "for each trial. Policies that can do without it take None.",
+    "trials": "The batch to run: the number of trials, or which ones. By default a single trial, without a batch axis.",
+    "seed": "The seed of the policy's own draws; (s, 5) makes a single policy equal to trial 5 of a batch with seed s.",
+}
+"""What every shared setting means, by name."""

@@ -1,0 +1,173 @@
+"""The pages: short lines, links that lead somewhere, and commands that the command line knows."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import robandit
+from robandit.cli.command import Command
+from robandit.cli.tree import ROBANDIT, find
+from robandit.errors import ConfigError
+from robandit.policies import POLICIES
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+WIDTH = 100
+
+FENCE = re.compile(r"^ *```")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+INLINE = re.compile(r"`([^`]+)`")
+FREE = re.compile(r"^\s*(\||!\[)")  # tables and images may be as wide as they need
+
+
+class Line(NamedTuple):
+    """One line of a page, and whether it stands in a block of code."""
+
+    number: int
+    text: str
+    code: bool
+
+
+def lines_of(page: Path) -> Iterator[Line]:
+    code = False
+    for number, text in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fence = bool(FENCE.match(text))
+        code ^= fence
+        yield Line(number, text, code or fence or text.startswith("    "))
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code, all white space made one blank."""
+    return " ".join(" ".join(line.text for line in lines_of(page) if not line.code).split())
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    titles = [line.text.lstrip("# ") for line in lines_of(page) if not line.code and line.text.startswith("#")]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def page(request: pytest.FixtureRequest) -> Path:
+    found = request.param
+    assert isinstance(found, Path)
+    return found
+
+
+def test_prose_fits_the_window(page: Path) -> None:
+    """A line is measured as it is read: without the addresses of its links."""
+    wide = [
+        f"{page.name}:{line.number} has {len(line.text)} characters"
+        for line in lines_of(page)
+        if not line.code and not FREE.match(line.text) and len(LINK.sub("]", line.text)) > WIDTH
+    ]
+    assert not wide, "\n".join(wide)
+
+
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link and image is a file in the repository, and every anchor a heading."""
+    for target in LINK.findall(prose(page)):
+        if "://" not in target:
+            path, _, anchor = target.partition("#")
+            found = (page.parent / path).resolve() if path else page
+            assert found.exists() and found.is_relative_to(ROOT), f"there is no {target}"
+            assert not anchor or anchor in headings(found), f"{target} has no such heading"
+
+
+def test_files_that_are_named_exist(page: Path) -> None:
+    """So is every file of the repository that is named as code."""
+    for said in INLINE.findall(prose(page)):
+        for word in said.split():
+            if re.fullmatch(r"(src|tests|docs|benchmarks|examples)/[\w./-]+", word):
+                assert (ROOT / word).exists(), f"there is no {word}"
+
+
+# Commands.
+
+
+def blocks(page: Path) -> Iterator[str]:
+    """The commands in blocks of code, with continued lines put together."""
+    code = "\n".join(line.text for line in lines_of(page) if line.code).replace("\\\n", " ")
+    for text in code.splitlines():
+        command = text.strip().removeprefix("$ ")
+        if command.startswith("robandit "):
+            yield re.split(r" [|>] | && ", command)[0]
+
+
+def mentions(page: Path) -> Iterator[str]:
+    """The commands in running text, such as `robandit audit LOG`; of `tune|verify` each."""
+    for said in INLINE.findall(prose(page)):
+        either = re.search(r"\S+\|\S+", said)
+        if said.startswith("robandit "):
+            yield from (said.replace(either[0], one) for one in either[0].split("|")) if either else [said]
+
+
+def is_name(word: str) -> bool:
+    """Whether a word can be a command's name, and is no placeholder such as NAME or … or [NAME]."""
+    return re.fullmatch(r"[a-z][a-z0-9-]*", word) is not None
+
+
+def give(command: str) -> None:
+    """Read a command as the command line would, options and values."""
+    found, path, rest = find(shlex.split(command, comments=True)[1:], ROBANDIT)
+    if isinstance(found, Command):
+        found.read(path, rest)
+
+
+def look_up(command: str) -> None:
+    """Find a command and the names of its options. What it needs beside that may be left out."""
+    words = shlex.split(command)[1:]
+    found, path, _ = find(list(takewhile(is_name, words)), ROBANDIT)
+    if isinstance(found, Command):
+        parser = argparse.ArgumentParser()
+        found.options(parser)
+        for option in (word.partition("=")[0] for word in words if word.startswith("-")):
+            assert option in parser._option_string_actions, f"`{path}` has no {option}"
+
+
+def test_commands_in_blocks_can_be_given(page: Path) -> None:
+    for command in blocks(page):
+        give(command)
+
+
+def test_commands_that_are_mentioned_exist(page: Path) -> None:
+    for command in mentions(page):
+        look_up(command)
+
+
+@pytest.mark.parametrize("command", ["robandit simulat", "robandit simulate --polcy oful", "robandit paper arena"])
+@pytest.mark.parametrize("read", [give, look_up])
+def test_the_test_of_commands_sees_mistakes(read: Callable[[str], None], command: str) -> None:
+    with pytest.raises((ConfigError, AssertionError)):
+        read(command)
+
+
+# What there is, and what the pages say there is.
+
+
+def test_every_policy_and_every_setting_is_documented() -> None:
+    page = ROOT / "docs" / "policies.md"
+    rows = [line.text.split("|")[1] for line in lines_of(page) if line.text.startswith("|")]
+    settings = {item.name for policy in POLICIES.values() for item in fields(policy)}
+    assert settings <= {name for row in rows for name in INLINE.findall(row)}
+    assert {policy.__name__ for policy in POLICIES.values()} <= set(INLINE.findall(prose(page)))
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    linked = {target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
+    assert {str(page.relative_to(ROOT)) for page in PAGES} - linked <= {"README.md", "CHANGELOG.md", "docs/README.md"}
+
+
+def test_the_citation_names_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {robandit.__version__}\n" in text
+    assert "2110.12615" in text
