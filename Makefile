@@ -21,10 +21,10 @@ demo: $(VENV)/lab
 	@echo "open out/report.html"
 
 test: lint
-	$(BIN)/python -m pytest -n auto -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m engines
+	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
