@@ -205,7 +205,8 @@ def play_slowly(
         counts = updates, math.nan, list(levels), sums  # no monitor looks
         rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts))
     *listed, told_of = zip(*rows, strict=True)
-    return Trace(*map(np.array, listed), {name: np.array([sums[name] for sums in told_of]) for name in told_of[0]})
+    totals = {name: np.array([sums[name] for sums in told_of]) for name in told_of[0]}
+    return Trace._make([*map(np.array, listed), totals])
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
@@ -315,16 +316,18 @@ def play(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int = ROUNDS, 
 
 def columns(trace: Trace, which: Sequence[int] | slice) -> Trace:
     """Some of the trials of a trace."""
-    some: Any = [array[:, which] for array in trace[1:-1]]
-    return Trace(trace.round, *some, {name: counts[:, which] for name, counts in trace.info.items()})
+    some = (array[:, which] for array in trace[1:-1])
+    info = {name: counts[:, which] for name, counts in trace.info.items()}
+    return Trace._make([trace.round, *some, info])
 
 
 def beside(traces: Sequence[Trace]) -> Trace:
     """Several traces as one."""
     first, *others = traces
-    whole: Any = [np.concatenate(arrays, axis=1) for arrays in list(zip(*traces, strict=True))[1:-1]]
+    whole = [np.concatenate(arrays, axis=1) for arrays in list(zip(*traces, strict=True))[1:-1]]
     names = [name for name in first.info if all(name in other.info for other in others)]
-    return Trace(first.round, *whole, {name: np.concatenate([t.info[name] for t in traces], axis=1) for name in names})
+    info = {name: np.concatenate([trace.info[name] for trace in traces], axis=1) for name in names}
+    return Trace._make([first.round, *whole, info])
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -436,8 +439,7 @@ def test_only_checkpoints_are_recorded() -> None:
     everything = play(OFUL, [SCENARIOS["paper, flip"]], at=np.arange(1, ROUNDS + 1))
     for at in (checkpoints(ROUNDS, 9), np.array([7, 8, 50])):
         some = play(OFUL, [SCENARIOS["paper, flip"]], at=at)
-        expected: Any = [array[at - 1] for array in everything[:-1]]
-        assert_same(some, Trace(*expected, {}))
+        assert_same(some, Trace._make([*(array[at - 1] for array in everything[:-1]), {}]))
     np.testing.assert_array_equal(play(OFUL, [SCENARIOS["paper, flip"]]).round, checkpoints(ROUNDS))
 
 

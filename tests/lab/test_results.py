@@ -13,8 +13,10 @@ import pytest
 
 import robandit
 from robandit import cli
+from robandit.arrays import Ints
 from robandit.errors import ConfigError
 from robandit.files import ResultExists, write_file
+from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
@@ -301,15 +303,15 @@ def test_results_of_edited_code_are_told_apart(tmp_path: Path) -> None:
 def test_classes_of_a_session_are_told_apart_by_their_code() -> None:
     def first() -> type:
         class Mine(robandit.Greedy):
-            def _radii(self) -> Any:
-                return 2.0 * super()._radii()
+            def confidence(self, level: Ints) -> Ellipsoid:
+                return Ellipsoid.around(self.stats, np.full(self.batch, 2.0))
 
         return Mine
 
     def second() -> type:
         class Mine(robandit.Greedy):
-            def _radii(self) -> Any:
-                return 3.0 * super()._radii()
+            def confidence(self, level: Ints) -> Ellipsoid:
+                return Ellipsoid.around(self.stats, np.full(self.batch, 3.0))
 
         return Mine
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -205,7 +206,7 @@ class SlowRobustBandit(SlowPolicy):
 # ------------------------------------------------------------------------------------ masters
 
 
-def settings_of(policy: SlowPolicy) -> dict[str, object]:
+def settings_of(policy: SlowPolicy) -> dict[str, Any]:
     """The constants that a master hands to its bases."""
     return {item.name: getattr(policy, item.name) for item in fields(SlowPolicy) if item.init}
 
@@ -266,7 +267,7 @@ def log_barrier(p: Array, eta: Array, loss: Array) -> Array:
     return stepped(optimize.brentq(lambda shift: stepped(shift).sum() - 1, -1.0, last, xtol=1e-300, rtol=1e-15))
 
 
-def exact_log_barrier(p: Sequence[float], eta: Sequence[float], loss: Sequence[float]) -> Array:
+def exact_log_barrier(p: Array, eta: Array, loss: Array) -> Array:
     """The same by bisection with 60 digits."""
     with mpmath.workdps(60):
         rows = [tuple(map(mpmath.mpf, row)) for row in zip(p, eta, loss, strict=True)]

@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import transcriptions as slow
 from scipy import stats
 
 import robandit
+from robandit.geometry.regions import Region
 from robandit.policies import Policy
 
 DIM, ACTIONS, NOISE = 4, 6, 0.5
@@ -256,14 +258,13 @@ def test_candidates_are_the_sets_of_line_8() -> None:
 def test_a_warm_start_equals_learning_round_by_round() -> None:
     rng = np.random.default_rng(1)
     actions, rewards, sigma = rng.uniform(-0.5, 0.5, (30, 3)), rng.normal(size=30), rng.uniform(0, 1, 30)
-    for kind, extra in ((robandit.OFUL, {}), (robandit.MultiLevelWeightedOFUL, {"horizon": 100})):
-        warm, slowly = (kind(dim=3, noise_range=0.5, seed=4, **extra) for _ in range(2))
+    for make in (robandit.OFUL, partial(robandit.MultiLevelWeightedOFUL, horizon=100)):
+        warm, slowly, given = (make(dim=3, noise_range=0.5, seed=4) for _ in range(3))
         warm.warm_start(actions, rewards, sigma)
         decisions = [slowly.choose(actions[i : i + 1], sigma[i]) for i in range(30)]
         for decision, reward in zip(decisions, rewards, strict=True):
             slowly.update(decision, float(reward))
         assert robandit.checks.same_state(warm, slowly)
-        given = kind(dim=3, noise_range=0.5, seed=4, **extra)
         given.warm_start(actions, rewards, sigma, level=[decision.level for decision in decisions])
         assert robandit.checks.same_state(warm, given)
 
@@ -354,7 +355,7 @@ def test_exploration_plays_uniformly_at_its_rate() -> None:
         policy.choose(robandit.Ball(2))
 
 
-REGIONS = {
+REGIONS: dict[str, Region] = {
     "ball": robandit.Ball(3),
     "box": robandit.Box([-0.5, -0.5, 0.0], [0.5, 0.5, 0.5]),
     "ellipsoid": robandit.Ellipsoid([0.1, 0.0, 0.0], np.diag([1.5, 2.0, 3.0]), 1.0),
@@ -436,7 +437,7 @@ def test_other_bad_settings() -> None:
     with pytest.raises(TypeError, match="radius"):
         robandit.MultiLevelWeightedOFUL(dim=2, noise_range=0.5, horizon=9, radius=1.0)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        robandit.OFUL(2, 0.5)  # type: ignore[misc]
+        robandit.OFUL(2, 0.5)  # type: ignore[call-arg]
 
 
 def test_zero_sigma_where_it_matters() -> None:
@@ -506,7 +507,8 @@ def test_a_state_is_refused_by_another_policy_or_if_it_is_broken() -> None:
 
 
 def test_numpy_settings_make_a_state_of_plain_json() -> None:
-    policy = robandit.MultiLevelWeightedOFUL(
+    make: Any = robandit.MultiLevelWeightedOFUL
+    policy = make(
         dim=np.int64(2),
         noise_range=np.float32(0.5),
         horizon=np.int32(9),
@@ -562,8 +564,8 @@ def test_greedy_learns_on_a_ball_from_nothing() -> None:
 
 
 def test_policies_can_be_pickled_by_those_who_trust_the_pickle() -> None:
-    for kind, extra in ((robandit.OFUL, {}), (robandit.MultiLevelWeightedOFUL, {"horizon": 9})):
-        policy = kind(dim=2, noise_range=0.5, seed=1, **extra)
+    for make in (robandit.OFUL, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
+        policy = make(dim=2, noise_range=0.5, seed=1)
         policy.update(policy.choose([[0.6, 0.8]]), 0.1)
         assert robandit.checks.same_state(policy, pickle.loads(pickle.dumps(policy)))
 

@@ -523,9 +523,9 @@ def test_cobe_gives_up_bases_that_are_outdone() -> None:
 def ends_epoch(cobe: Any, decision: Any, reward: float) -> bool:
     """Whether this reward would end the epoch of a COBE, ours or transcribed; it is left as it is."""
     if isinstance(cobe, slow.SlowCOBE):
-        probe = copy.deepcopy(cobe)
-        probe.update(decision.action, reward, decision.sigma, decision.level)
-        return probe.k > cobe.k
+        transcribed = copy.deepcopy(cobe)
+        transcribed.update(decision.action, reward, decision.sigma, decision.level)
+        return transcribed.k > cobe.k
     probe = robandit.COBE.from_state(cobe.state())
     probe.update(decision, reward)
     return not np.array_equal(probe.probabilities(), cobe.probabilities())

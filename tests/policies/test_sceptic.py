@@ -249,7 +249,10 @@ class Stream:
     def offer(self, t: int) -> tuple[Any, Any]:
         """Actions and what is told of their noise."""
         actions = self.draw() if t <= self.fresh else self.last
-        return actions, self.rng.uniform(*self.told, size=len(actions)) if isinstance(self.told, tuple) else self.told
+        if not isinstance(self.told, tuple):
+            return actions, self.told
+        least, most = self.told
+        return actions, self.rng.uniform(least, most, size=len(actions))
 
     def reward(self, t: int, action: Any) -> float:
         mean = self.lie(t, float(action @ self.parameter), self.rng)
@@ -302,7 +305,7 @@ def play(stream: Stream) -> tuple[Any, SlowSceptic]:
 
 
 OTHER = {"action_bound": 1.7, "parameter_bound": 2.5, "mean_bound": 4.0, "regularization": 0.3, "delta": 0.2}
-INSURED = {"insurance": 1.0}
+INSURED: dict[str, Any] = {"insurance": 1.0}
 STREAMS = {
     "clean": Stream(
         rounds=300, told=(0.0, 0.1), noise=0.01, happens="q at its least, f at one", never="contradictions, restarts"
@@ -483,10 +486,9 @@ def interval(samples: Any) -> tuple[float, float]:
 
 
 def test_it_gets_over_the_papers_attack() -> None:
-    trials, shared = 60, {"rounds": 2000, "seed": 1, "at": np.array([2000])}
-    scenario = [Scenario(environments.Paper(), attacks.Flip(rounds=90), range(trials))]
-    ours = simulate(policy=robandit.Sceptic, scenarios=scenario, **shared)
-    oful = simulate(policy=partial(robandit.OFUL, radius_scale=0.25), scenarios=scenario, **shared)
+    scenario = Scenario(environments.Paper(), attacks.Flip(rounds=90), range(60))
+    run = partial(simulate, scenarios=[scenario], rounds=2000, seed=1, at=np.array([2000]))
+    ours, oful = run(policy=robandit.Sceptic), run(policy=partial(robandit.OFUL, radius_scale=0.25))
     assert (ours.info["restarts"][-1] >= 1).all()
     ahead = 0.5 * oful.regret[-1] - ours.regret[-1]  # paired: the same worlds
     assert interval(ahead)[0] > 0
@@ -594,6 +596,7 @@ def test_a_saved_audit_goes_on_and_ends_the_same(stop: int, back: bool) -> None:
             saved = robandit.Sceptic.from_state(policy.state())
             left, set_aside = (policy.state()["arrays"][name][0] for name in ("left", "old_trust"))
             assert left == 228 - stop and set_aside > 100  # a model to come back
+    assert saved is not None
     mine, its = policy.state()["arrays"], saved.state()["arrays"]
     assert all(np.array_equal(mine[name], its[name]) for name in mine)
     assert mine["left"][0] == 0 and (mine["trust"][0] > 100) == back  # or else the newcomer stayed
