@@ -6,8 +6,9 @@ import argparse
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import fields
-from itertools import takewhile
+from dataclasses import MISSING, fields
+from inspect import signature
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from robandit.cli.command import Command
 from robandit.cli.tree import ROBANDIT, find
 from robandit.errors import ConfigError
 from robandit.policies import POLICIES
+from robandit.policies.settings import MEANINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -154,12 +156,46 @@ def test_the_test_of_commands_sees_mistakes(read: Callable[[str], None], command
 # What there is, and what the pages say there is.
 
 
-def test_every_policy_and_every_setting_is_documented() -> None:
-    page = ROOT / "docs" / "policies.md"
-    rows = [line.text.split("|")[1] for line in lines_of(page) if line.text.startswith("|")]
-    settings = {item.name for policy in POLICIES.values() for item in fields(policy)}
-    assert settings <= {name for row in rows for name in INLINE.findall(row)}
-    assert {policy.__name__ for policy in POLICIES.values()} <= set(INLINE.findall(prose(page)))
+POLICIES_PAGE = ROOT / "docs" / "policies.md"
+
+
+def rows_by_name(head: str) -> dict[str, list[str]]:
+    """The table of the page on policies whose first column has this head: its cells by each name in the first."""
+    lines = (line.text for line in lines_of(POLICIES_PAGE))
+    table = takewhile(
+        lambda text: text.startswith("|"), dropwhile(lambda text: not text.startswith(f"| {head} |"), lines)
+    )
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", text)[1:-1]] for text in table][2:]
+    return {name.partition("(")[0]: row for row in rows for name in INLINE.findall(row[0])}
+
+
+def test_every_policy_is_documented() -> None:
+    assert {policy.__name__ for policy in POLICIES.values()} <= set(INLINE.findall(prose(POLICIES_PAGE)))
+
+
+def test_the_table_of_settings_says_what_there_is() -> None:
+    """It has every setting and no other, the letter that the code gives it, and the numbers it is by default."""
+    rows = rows_by_name("Setting")
+    settings = [item for policy in POLICIES.values() for item in fields(policy)]
+    assert rows.keys() == {item.name for item in settings} >= MEANINGS.keys()
+    for name, meaning in MEANINGS.items():
+        letter = re.match(r"\w(?=[:,]| of | = )", meaning)
+        assert letter is None or re.search(rf"\b{letter[0]}\b", rows[name][1]), f"{name} is {letter[0]}"
+    for item in settings:
+        default = rows[item.name][2]
+        assert item.default is not MISSING or not default, f"{item.name} has no default"
+        if isinstance(item.default, bool):
+            assert ("yes" if item.default else "no") in default
+        elif isinstance(item.default, (int, float)):
+            assert f"{item.default:g}" in re.findall(r"[\d.]+", default), f"{item.name} is {item.default} by default"
+
+
+def test_the_fields_of_a_decision_and_the_methods_of_a_policy_are_documented() -> None:
+    assert rows_by_name("Field").keys() == {item.name for item in fields(robandit.Decision)}
+    assert rows_by_name("Method").keys() == robandit.Policy.__abstractmethods__
+    text = POLICIES_PAGE.read_text(encoding="utf-8")
+    for name, arguments in re.findall(r"`(\w+)\((self[^)]*)\)`", text):
+        assert list(signature(getattr(robandit.Policy, name)).parameters) == arguments.split(", "), name
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
