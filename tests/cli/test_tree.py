@@ -12,7 +12,7 @@ import pytest
 
 import robandit
 from robandit import cli
-from robandit.cli.command import Command, Group
+from robandit.cli.command import Command, CommandGroup
 from robandit.cli.tree import ROBANDIT, find
 
 TREE: dict[str, dict[str, list[str]]] = {
@@ -26,10 +26,10 @@ TREE: dict[str, dict[str, list[str]]] = {
 }
 
 
-def leaves(group: Group = ROBANDIT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
+def leaves(group: CommandGroup = ROBANDIT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
     for member in group.members():
         place = (*path, member.name)
-        if isinstance(member, Group):
+        if isinstance(member, CommandGroup):
             yield from leaves(member, place)
         else:
             yield place, member
@@ -39,7 +39,7 @@ LEAVES = dict(leaves())
 
 
 def groups() -> list[list[str]]:
-    return [[], *([member.name] for member in ROBANDIT.members() if isinstance(member, Group))]
+    return [[], *([member.name] for member in ROBANDIT.members() if isinstance(member, CommandGroup))]
 
 
 def options_of(command: Command) -> list[argparse.Action]:
@@ -51,7 +51,7 @@ def options_of(command: Command) -> list[argparse.Action]:
 def test_the_tree() -> None:
     found = {
         heading: {
-            member.name: [inner.name for inner in member.members()] if isinstance(member, Group) else []
+            member.name: [inner.name for inner in member.members()] if isinstance(member, CommandGroup) else []
             for member in members
         }
         for heading, members in ROBANDIT.headed.items()
@@ -76,7 +76,7 @@ def test_robandit_alone_lists_the_commands_under_headings(capsys: pytest.Capture
 @pytest.mark.parametrize("path", groups(), ids=" ".join)
 def test_the_help_of_a_group(path: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     found, name, _ = find(path, ROBANDIT)
-    assert isinstance(found, Group)
+    assert isinstance(found, CommandGroup)
     assert cli.main([*path, "-h"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: {name} COMMAND") and "exit codes: 0 done" in text

@@ -23,7 +23,7 @@ from robandit.experiments.arena import times as arena_times
 from robandit.experiments.arena.race import GRID, Cells, cells, scores, standings
 from robandit.experiments.intervals import ratio_words
 from robandit.experiments.tune import SEED, Tuned
-from robandit.figures.html import Block, Command, Facts, Grid, Section, Text
+from robandit.figures.html import Block, CommandBlock, Facts, Grid, Section, Text
 from robandit.lab.attacks import ATTACKS
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
@@ -205,7 +205,7 @@ def test_one_trial_has_no_interval() -> None:
 def test_markdown_says_what_the_page_says() -> None:
     blocks: list[Block] = [
         Text("Words."),
-        Command("robandit x"),
+        CommandBlock("robandit x"),
         Grid(["a", "b"], [["c", 1]], "Caption."),
         Facts({"n": 2}),
     ]

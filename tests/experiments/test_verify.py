@@ -23,7 +23,7 @@ from robandit.geometry.regions import Region
 from robandit.lab.attacks import ATTACKS, Flip, NoAttack
 from robandit.lab.environments import Environment, Menu, Offer
 from robandit.lab.protocol import Scenario, rehearse, simulate
-from robandit.policies.base import Search
+from robandit.policies.decision import Search
 from robandit.streams import Draws
 
 GROUP = TrialGroup("paper", "flip", world(NoAttack()), 3.0)

@@ -16,7 +16,19 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from robandit.figures.html import VERDICTS, Block, Command, Facts, Grid, Picture, Section, Text, Verdicts, page, write
+from robandit.figures.html import (
+    VERDICTS,
+    Block,
+    CommandBlock,
+    Facts,
+    Grid,
+    Picture,
+    Section,
+    Text,
+    Verdicts,
+    page,
+    write,
+)
 
 pytest.importorskip("pyarrow")
 
@@ -74,7 +86,7 @@ def blocks(word: str = "word") -> list[Block]:
     numbers: list[list[object]] = [[f"{word} {row}", *(f"{100 * row + k} ± 7" for k in range(12))] for row in range(3)]
     return [
         Text(f"First {word}.\n\nSecond `{word}`."),
-        Command(f"robandit paper figure1 --out {word}"),
+        CommandBlock(f"robandit paper figure1 --out {word}"),
         Picture(figure(), f"Caption {word}"),
         Grid([word, *map(str, range(12))], numbers, f"Table {word}"),
         Verdicts([(f"Claim {word}", verdict, f"Evidence {word}") for verdict in VERDICTS]),
@@ -156,7 +168,7 @@ def test_text_is_paragraphs_with_code() -> None:
 
 def test_a_command_is_kept_to_the_letter() -> None:
     command = "robandit simulate --policy 'oful,radius_scale=0.4' \\\n  --attack \"flip\" > /dev/null && echo `date`"
-    tree = Tree(Command(command).html())
+    tree = Tree(CommandBlock(command).html())
     assert "".join(tree.words) == command
 
 

@@ -454,7 +454,7 @@ def twice(path: Path) -> None:
         ("log.parquet", save_small, ["--source", "sourse"], 2, "did you mean 'source'?"),
         ("log.parquet", save_small, ["--sources", "5"], 2, "--sources needs --source"),
         ("log.parquet", save_small, ["--noise", "0"], 2, "noise must be a number > 0"),
-        ("log.parquet", save_small, ["--delta", "1.5"], 2, "delta must lie between 0 and 1"),
+        ("log.parquet", save_small, ["--delta", "1.5"], 2, "delta must be below 1"),
         ("log.parquet", save_small, ["--looks", "1"], 2, "looks must be an integer >= 2"),
         ("log.parquet", save_small, ["--reward-range=2,1"], 2, "reward_range must be (lowest, highest)"),
         ("log.parquet", save_small, ["--time", "reward"], 1, "is out of order"),

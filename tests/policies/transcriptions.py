@@ -1,8 +1,8 @@
 """Slow, plain transcriptions of five policies: the oracle that the fast package is tested against.
 
-Written from the paper alone, one trial at a time, without looking at the package. "Alg. 2" is the paper's
-Robust weighted OFUL (alg:2), "Alg. 1" its Multi-level weighted OFUL (alg:1); line numbers are theirs.
-The paper's slips are resolved as in section 1 of the literature notes ("slip n").
+Written from the paper alone, one trial at a time, without looking at the package. "Alg. 1" is the paper's
+Robust weighted OFUL (label alg:2), "Alg. 2" its Multi-level weighted OFUL (label alg:1); line numbers are theirs.
+The paper's slips are resolved as docs/reproduction.md says ("slip n").
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Ridge:
     """Weighted ridge regression: Sigma = lambda I + sum a a^T / sigma^2 and b = sum r a / sigma^2."""
 
     def __init__(self, dim: int, regularization: float) -> None:
-        """Alg. 2 line 1; Alg. 1 lines 2 and 3."""
+        """Alg. 1 line 1; Alg. 2 lines 2 and 3."""
         self.Sigma: Array = regularization * np.eye(dim)
         self.b: Array = np.zeros(dim)
 
@@ -132,7 +132,7 @@ class Ridge:
         return np.linalg.solve(self.Sigma, self.b)
 
     def add(self, action: Array, reward: float, sigma: float) -> None:
-        """Alg. 2 line 7; Alg. 1 lines 14 and 18."""
+        """Alg. 1 line 7; Alg. 2 lines 14 and 18."""
         self.Sigma = self.Sigma + np.outer(action, action) / sigma**2
         self.b = self.b + reward * action / sigma**2
 
@@ -192,11 +192,11 @@ class OneEllipsoidPolicy(SlowPolicy):
         return self.whole.ellipsoid(self.current_radius()).support(actions)
 
     def choose(self, actions: Array) -> int:
-        """Alg. 2 line 5, with the objective <a, mu> restored (slip 1)."""
+        """Alg. 1 line 5, with the objective <a, mu> restored (slip 1)."""
         return int(np.argmax(self.values(actions)))
 
     def update(self, action: Array, reward: float, sigma: float) -> None:
-        """Alg. 2 lines 6 and 7."""
+        """Alg. 1 lines 6 and 7."""
         self.whole.add(action, self.clip(reward), self.weight_sigma(sigma))
         self.t += 1
 
@@ -245,14 +245,14 @@ class SlowWeightedOFUL(OneEllipsoidPolicy):
 
 
 class CorruptionAware(SlowPolicy):
-    """What Alg. 1 and Alg. 2 share: the floor and the three radii alpha, beta and gamma."""
+    """What Alg. 2 and Alg. 1 share: the floor and the three radii alpha, beta and gamma."""
 
     def floor(self) -> float:
         """(R + 1) / sqrt(d), unless given."""
         return (self.noise_range + 1) / math.sqrt(self.dim) if self.sigma_floor is None else self.sigma_floor
 
     def weight_sigma(self, sigma: float) -> float:
-        """Alg. 2 line 6; Alg. 1 line 13."""
+        """Alg. 1 line 6; Alg. 2 line 13."""
         return max(self.floor(), sigma)
 
     def robust_radius(self, corruption: float, log: float) -> float:
@@ -264,7 +264,7 @@ class CorruptionAware(SlowPolicy):
 
 @dataclass(kw_only=True)
 class SlowRobustWeightedOFUL(CorruptionAware, OneEllipsoidPolicy):
-    """Algorithm 2 of the paper: the corruption level C is known."""
+    """Algorithm 1 of the paper: the corruption level C is known."""
 
     corruption: float  # C
 
@@ -275,7 +275,7 @@ class SlowRobustWeightedOFUL(CorruptionAware, OneEllipsoidPolicy):
 
 @dataclass(kw_only=True)
 class SlowMultiLevelWeightedOFUL(CorruptionAware):
-    """Algorithm 1 of the paper: the corruption level is not known. Levels are numbered from 1."""
+    """Algorithm 2 of the paper: the corruption level is not known. Levels are numbered from 1."""
 
     horizon: int  # T
 

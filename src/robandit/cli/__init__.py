@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import robandit
-from robandit.cli.command import Group, require
+from robandit.cli.command import CommandGroup, require
 from robandit.cli.tree import ROBANDIT, find, help_text
 from robandit.errors import ConfigError
 
@@ -38,7 +38,7 @@ def _run(words: list[str]) -> None:
         print(f"robandit {robandit.__version__}")
         return
     found, path, rest = find(words, ROBANDIT)
-    if isinstance(found, Group):
+    if isinstance(found, CommandGroup):
         print(help_text(found, path))
         return
     options = found.read(path, rest)

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from robandit.cli.command import Command, Group
+from robandit.cli.command import Command, CommandGroup
 from robandit.cli.options import add_engine, add_out, add_sizes, engine_of, sizes_of, words
 from robandit.cli.output import carry_out, save, save_figure, say
 from robandit.errors import ConfigError
@@ -178,7 +178,7 @@ def _alarm(options: Namespace) -> None:
         raise RuntimeError("the monitor breaks its promise")
 
 
-ARENA = Group(
+ARENA = CommandGroup(
     "arena",
     "Compare policies under every attack: race, sweep, insurance, alarm.",
     "Experiments beyond the paper: compare the policies, and put the sceptic and the\ncorruption monitor to the test.",

@@ -52,7 +52,7 @@ class Command(NamedTuple):
         return parser.parse_args(words)
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """Several commands under one name, such as `robandit paper`."""
 
     name: str
@@ -60,10 +60,10 @@ class Group(NamedTuple):
     """One sentence for the list of commands."""
     description: str
     """The text at the top of the group's own help."""
-    headed: Mapping[str, Sequence[Command | Group]]
+    headed: Mapping[str, Sequence[Command | CommandGroup]]
     """The commands by the heading that they stand under in the help."""
 
-    def members(self) -> Iterator[Command | Group]:
+    def members(self) -> Iterator[Command | CommandGroup]:
         """Yield the commands of all headings."""
         for commands in self.headed.values():
             yield from commands

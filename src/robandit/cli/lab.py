@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robandit.cli.command import Command, Group
+from robandit.cli.command import Command, CommandGroup
 from robandit.cli.options import add_engine, add_out, engine_of
 from robandit.cli.output import save_figure, say
 
@@ -195,7 +195,7 @@ def _listing(kind: str, about: str) -> Command:
     return Command(kind, about, description, _list_options, partial(_list, kind), extra=None)
 
 
-LIST = Group(
+LIST = CommandGroup(
     "list",
     "List the policies, attacks or environments, or the settings of one.",
     "List what there is to choose from, one line each; with a name, print what it\n"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robandit.cli.command import Command, Group
+from robandit.cli.command import Command, CommandGroup
 from robandit.cli.options import add_engine, add_out, add_sizes, floats, integers, sizes_of
 from robandit.cli.output import carry_out, save, save_figure
 from robandit.errors import ConfigError
@@ -240,7 +240,7 @@ def _report(options: Namespace) -> None:
     save(options.out / "report.html", build(options.out).encode(), force=options.force)
 
 
-PAPER = Group(
+PAPER = CommandGroup(
     "paper",
     "Rerun the paper: tune, figure1, variance, verify, report.",
     "Rerun the experiments of the paper, and check its claims and theorems.",

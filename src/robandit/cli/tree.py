@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from robandit.cli import arena, lab, logs, paper, service
-from robandit.cli.command import EXITS, Command, Group
+from robandit.cli.command import EXITS, Command, CommandGroup
 from robandit.errors import ConfigError, nearest
 
-ROBANDIT = Group(
+ROBANDIT = CommandGroup(
     "robandit",
     "Learn from rewards that somebody may have tampered with.",
     "Contextual bandits that learn from rewards that somebody may have tampered with.\n"
@@ -25,7 +25,9 @@ ROBANDIT = Group(
 )
 
 
-def find(words: Sequence[str], group: Group, path: str = "robandit") -> tuple[Command | Group, str, Sequence[str]]:
+def find(
+    words: Sequence[str], group: CommandGroup, path: str = "robandit"
+) -> tuple[Command | CommandGroup, str, Sequence[str]]:
     """Find what the first words name in a group: a command, or a group whose help is wanted.
 
     Returns it, its full name, and the rest of the words.
@@ -44,7 +46,7 @@ def find(words: Sequence[str], group: Group, path: str = "robandit") -> tuple[Co
         name = f"{path} {word}".removeprefix("robandit ")
         raise ConfigError(f"there is no command {name!r}{_suggestion(word, list(members))}")
     found = members[word]
-    if isinstance(found, Group):
+    if isinstance(found, CommandGroup):
         return find(words[1:], found, f"{path} {word}")
     return found, f"{path} {word}", words[1:]
 
@@ -59,15 +61,15 @@ def _suggestion(word: str, here: Sequence[str]) -> str:
     return nearest(word, here)
 
 
-def paths(group: Group, prefix: str = "") -> Iterator[str]:
+def paths(group: CommandGroup, prefix: str = "") -> Iterator[str]:
     """Yield the names of all commands and groups: as `simulate` at the top, as `robandit paper tune` below it."""
     for member in group.members():
         yield f"{prefix}{member.name}"
-        if isinstance(member, Group):
+        if isinstance(member, CommandGroup):
             yield from paths(member, f"{prefix or 'robandit '}{member.name} ")
 
 
-def help_text(group: Group, path: str) -> str:
+def help_text(group: CommandGroup, path: str) -> str:
     """The help of a group: its commands under their headings, one line each."""
     width = max(len(member.name) for member in group.members())
     lines = [f"usage: {path} COMMAND [OPTIONS]", "", group.description]

@@ -3,7 +3,7 @@
 The same input gives the same bytes.
 
 >>> claims = Verdicts([("Weighted OFUL beats OFUL", "holds", "by 12 ± 3")])
->>> text = page("A run", "What came out.", [Section("Claims", [claims, Command("robandit paper figure1")])])
+>>> text = page("A run", "What came out.", [Section("Claims", [claims, CommandBlock("robandit paper figure1")])])
 >>> "✓" in text and "<script" not in text
 True
 """
@@ -67,7 +67,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandBlock:
     """A shell command. One click selects all of it."""
 
     text: str

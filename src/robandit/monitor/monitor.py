@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robandit.arrays import Floats, Ints
-from robandit.inputs import as_floats, first_bad, integer, not_negative, positive, read_mask, read_rewards
+from robandit.errors import Configured
+from robandit.inputs import (
+    as_floats,
+    first_bad,
+    integer,
+    overwrite,
+    positive,
+    probability,
+    read_mask,
+    read_rewards,
+)
 from robandit.monitor.blocks import Blocks, Partition
 from robandit.monitor.certificate import TRACE, Certificate, Group, name_groups
 from robandit.monitor.contradiction import Assumptions, lower_bound
@@ -23,7 +33,7 @@ _COUNTERS = ("certain", "beyond", "by_time", "by_label", "alarm", "since")  # ar
 
 
 @dataclass(kw_only=True, eq=False)
-class CorruptionMonitor:
+class CorruptionMonitor(Configured):
     """Watches feedback r = ⟨a, μ*⟩ + ε + c and proves, without knowing μ*, how large Σ|c| must have been.
 
     Feed it every round in the order of the decisions, each once its reward is final. Look as often as you like.
@@ -67,8 +77,7 @@ class CorruptionMonitor:
         self.sources = integer("sources", self.sources, 0)
         for name in ("parameter_bound", "radius_scale"):
             setattr(self, name, positive(name, getattr(self, name)))
-        if not 0.0 < not_negative("delta", self.delta) < 1.0:
-            raise ValueError(f"delta must lie between 0 and 1, got {self.delta!r}")
+        self.delta = probability("delta", self.delta)
         if self.regularization is not None:
             self.regularization = positive("regularization", self.regularization)
         if self.reward_range is not None:
@@ -300,14 +309,7 @@ class CorruptionMonitor:
     def _load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._blocks.sums.resize(len(self._blocks.spans))
         self._sources.sums.resize(len(np.asarray(arrays["source_reach"])))
-        mine = self._arrays()
-        if arrays.keys() != mine.keys():
-            raise ValueError(f"the state's arrays should be {sorted(mine)}, but are {sorted(arrays)}")
-        for name, array in mine.items():
-            saved = np.asarray(arrays[name])
-            if saved.shape != array.shape or saved.dtype != array.dtype or not np.isfinite(saved).all():
-                raise ValueError(f"the state's array {name!r} should be finite {array.dtype} of shape {array.shape}")
-            array[...] = saved
+        overwrite(self._arrays(), arrays)
 
 
 def _read_noise(value: Any, batch: int, single: bool) -> float | tuple[float, ...]:

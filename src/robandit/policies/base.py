@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from robandit.inputs import (
     read_seed,
     read_trials,
 )
-from robandit.policies.decision import NO_INFO, Actions, Decision, read_action, read_actions, read_level, read_sigma
+from robandit.policies.decision import Actions, Decision, Search, read_action, read_actions, read_level, read_sigma
 from robandit.policies.parts import Statistics, one_of, split_ties
 from robandit.policies.radius import Setting
 from robandit.policies.settings import MEANINGS, SETTINGS
@@ -41,26 +41,25 @@ if TYPE_CHECKING:
 else:
     S = TypeVar("S")
 
+E = TypeVar("E", Ellipsoid, Intersection)
+
 _LEVEL, _TIE, _EXPLORE, _UNIFORM = range(4)  # what each of a round's four draws decides
 _STATE_FORMAT = 1
-
-
-class Search(NamedTuple):
-    """The best action under the confidence set of each trial, and how that set was found."""
-
-    optimum: Optimum
-    info: Any = NO_INFO
-    """A named tuple of arrays (B,), which becomes `Decision.info`."""
-    level: Ints | None = None
-    """The level (B,) that chose, where it is the search that finds it."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Policy(Configured, ABC, Generic[S]):
     """Chooses actions by their feature vectors and learns from their rewards.
 
-    A policy of one's own defines `start`, which makes its statistics, `confidence` and `learn`. CONTRIBUTING.md shows
-    one. ``self.stats`` is what `start` returned.
+    A policy of one's own defines `start`, which returns its statistics, `confidence` and `learn`; CONTRIBUTING.md shows
+    one. ``self.stats`` is what `start` returned: all that it learns must be there, written to in place, to be part of
+    `state`. Other attributes are set in `start` and never again. `choose` calls `draw_level`, then `search`, which asks
+    for `confidence`; `update` calls `weights`, then `learn`, and ``t`` grows by one. A policy with levels overrides
+    `levels`, `draw_level`, `estimate` and `chances` as well.
+
+    Shapes: B trials (``batch``, of which ``rows`` are the places), K actions, d features. ``lam`` is λ, ``reach`` the
+    largest size of a clean reward, ``t`` the number of updates so far plus one, (B,). A setting that is not in
+    `policies.settings` is checked in `start`.
     """
 
     dim: int
@@ -75,20 +74,20 @@ class Policy(Configured, ABC, Generic[S]):
     seed: int | tuple[int, int] | None = None
 
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
-    """What the settings mean that several policies share."""
+    """The meaning of each setting that several policies share."""
     cost: ClassVar[float] = 1.0
-    """About how long a round takes beside OFUL's; engines begin with the longest work."""
+    """Rough time per round relative to OFUL. Engines start the slowest work first."""
     info_counts: ClassVar[bool] = False
-    """Whether `Decision.info` counts from the first round on. If not, it is about one round, and results add it up."""
+    """Whether `Decision.info` is cumulative. If not, results add it up over rounds."""
 
     def __post_init__(self) -> None:
         self._configure()
         self.rows: Index = np.arange(self.batch)
         self._stream = self.own_stream(4)
-        self._zeros: Ints = np.zeros(self.batch, dtype=np.int64)
-        self._zeros.flags.writeable = False  # decisions may carry it
+        self.no_level: Ints = np.zeros(self.batch, dtype=np.int64)  # the level of a policy that has none
+        self.no_level.flags.writeable = False  # since decisions carry it
         self._round = 0
-        self._constant: tuple[Actions | None, Floats | Region] = (None, np.empty(0))
+        self._last_set: tuple[Actions | None, Floats | Region] = (None, np.empty(0))
         self._updates: Ints = np.zeros(self.batch, dtype=np.int64)
         self.stats: S = self.start()
         self._made = True
@@ -122,7 +121,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     @abstractmethod
     def start(self) -> S:
-        """Make the parts it holds, and the statistics of a policy that has seen nothing."""
+        """Make the parts that the policy holds, and return the statistics of a policy that has seen nothing."""
 
     @abstractmethod
     def confidence(self, level: Ints) -> Ellipsoid | Intersection:
@@ -130,35 +129,34 @@ class Policy(Configured, ABC, Generic[S]):
 
     @abstractmethod
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
-        """Fold in one reward per trial. All of it is checked; a trial without a reward has weight 0."""
+        """Learn one checked reward per trial, (B,). A weight of 0 means that the trial has no reward."""
 
     def weights(self, sigma: Floats) -> Floats:
-        """What an observation counts whose noise has standard deviation σ, (B,)."""
+        """The weight of an observation whose noise has standard deviation σ, (B,)."""
         return np.ones(len(sigma))
 
     @property
     def levels(self) -> int:
-        """How many parts it has, numbered from 1 on, one of which chooses each round; 0 if it has only one."""
+        """The number of levels, one of which chooses each round; 0 if the policy has none."""
         return 0
 
     def draw_level(self, uniform: Floats) -> Ints:
         """The level of each trial from a uniform number: 0 for a policy without levels."""
-        return self._zeros
+        return self.no_level
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
         """The best action (B,) under the confidence sets at these levels; a finite set is (B, K, d)."""
         return Search(optimise(actions, self.confidence(level)))
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        """The probability (B, K) of each action by optimism alone. ``search`` is that of the level that was drawn,
-        which saves a policy without levels another."""
-        maximisers = (search or self.search(actions, self._zeros)).optimum.maximisers
+        """The probability (B, K) of each action, without exploration; ``search``, if known, saves a second one."""
+        maximisers = (search or self.search(actions, self.no_level)).optimum.maximisers
         assert maximisers is not None
         return split_ties(maximisers)
 
     def estimate(self) -> Ellipsoid:
         """A confidence ellipsoid for μ*; its ``center`` is the ridge estimate."""
-        held = self.confidence(self._zeros)
+        held = self.confidence(self.no_level)
         assert isinstance(held, Ellipsoid)
         return self.copied(held)
 
@@ -169,13 +167,13 @@ class Policy(Configured, ABC, Generic[S]):
         """The t of the radii, (B,): the number of updates so far plus one."""
         return self._updates + 1
 
-    def ridge(self, rows: int | None = None, **more: Any) -> Ridge:
+    def new_ridge(self, rows: int | None = None, **more: Any) -> Ridge:
         """A ridge regression with the policy's λ that has seen nothing; by default with one row for each trial."""
         given = {"regularization": self.lam} | more
         return Ridge(rows=self.batch if rows is None else rows, dim=self.dim, **given)
 
     def constants(self, delta: float, sigma_floor: float = 1.0) -> Setting:
-        """What the radii depend on; ``sigma_floor`` is the least σ̄ of the weights 1/σ̄²."""
+        """The constants that the radii depend on; ``sigma_floor`` is the least σ̄."""
         return Setting(
             dim=self.dim,
             noise_range=self.noise_range,
@@ -187,16 +185,19 @@ class Policy(Configured, ABC, Generic[S]):
         )
 
     def own_stream(self, *shape: int, key: int | None = None, normal: bool = False) -> RoundStream:
-        """Random numbers of its trials; those with another ``key`` are others."""
+        """A random stream for each trial. Different keys give independent streams."""
         seed = self.seed[0] if isinstance(self.seed, tuple) else self.seed
         assert seed is not None
         keys = (POLICY,) if key is None else (POLICY, key)
         return RoundStream(seed=seed, trials=self._numbers, key=keys, shape=shape, normal=normal)
 
-    def copied(self, held: Ellipsoid) -> Ellipsoid:
-        """A copy that callers may keep, without a batch axis for a single trial."""
-        copy = held[self.rows]
-        return copy[0] if self._single else copy
+    def copied(self, confidence: E) -> E:
+        """A copy of some sets that callers may keep, without a batch axis for a single trial."""
+        return self.unbatched(confidence[self.rows])
+
+    def unbatched(self, batch: Any) -> Any:
+        """Something over the trials as callers see it: without a batch axis for a single trial."""
+        return batch[0] if self._single else batch
 
     # What a caller uses.
 
@@ -211,7 +212,7 @@ class Policy(Configured, ABC, Generic[S]):
         return self._round
 
     def choose(self, actions: Actions, sigma: ArrayLike | None = None, *, propensity: bool = False) -> Decision:
-        """Choose an action: from an array (K, d), in a batch (B, K, d) or one (K, d) for all; or from an infinite set.
+        """Choose an action. ``actions`` is an array (K, d), in a batch also (B, K, d), or an infinite set.
 
         ``sigma`` bounds the standard deviation of the rewards: one number or, per action, (K,); in a batch one number,
         (B,) per trial, or (B, K). Left out, it is ``noise_range``, which bounds it always.
@@ -267,11 +268,11 @@ class Policy(Configured, ABC, Generic[S]):
         self._round = max(self._round, round_)
 
     def skip_to(self, number: int) -> None:
-        """Go on after this round: it was decided elsewhere, or before a restart. Its draws are not made again."""
+        """Continue after this round, which was decided elsewhere or before a restart. Its draws are not made again."""
         self._round = max(self._round, read_round(number))
 
     def weight(self, sigma: float) -> float:
-        """What a reward counts whose noise has this standard deviation, before what the policy makes of its action."""
+        """The weight of a reward whose noise has this standard deviation, before `learn` adjusts it for the action."""
         return float(self.weights(np.array([sigma]))[0])
 
     def warm_start(
@@ -299,9 +300,11 @@ class Policy(Configured, ABC, Generic[S]):
         self._round += shape[1]
 
     def propensities(self, actions: Actions) -> Floats:
-        """The exact probability with which the next `choose` plays each of ``actions``: (K,), in a batch (B, K)."""
-        chances = self._propensities(self._read_actions(actions))
-        return chances[0] if self._single else chances
+        """The probability with which the next `choose` plays each of ``actions``: (K,), in a batch (B, K).
+
+        It is exact unless the policy says otherwise.
+        """
+        return self.unbatched(self._propensities(self._read_actions(actions)))
 
     def state(self) -> dict[str, Any]:
         """Everything that the policy has learnt, as plain data: JSON values and, under ``arrays``, NumPy arrays."""
@@ -329,7 +332,7 @@ class Policy(Configured, ABC, Generic[S]):
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
         return policy
 
-    # How.
+    # Internals.
 
     def _decision(self, action: Floats | None, columns: Mapping[str, NDArray[Any]], info: Any) -> Decision:
         """A decision of the last round: arrays over the batch, or plain values for a single trial."""
@@ -346,11 +349,11 @@ class Policy(Configured, ABC, Generic[S]):
     def _read_actions(self, actions: Actions) -> Floats | Region:
         # A set that nobody can write to needs no second look when it comes back.
         constant = isinstance(actions, np.ndarray) and actions.base is None and not actions.flags.writeable
-        if constant and actions is self._constant[0]:
-            return self._constant[1]
+        if constant and actions is self._last_set[0]:
+            return self._last_set[1]
         offered = read_actions(actions, dim=self.dim, batch=self.batch, single=self._single, bound=self.action_bound)
         if constant:
-            self._constant = actions, offered
+            self._last_set = actions, offered
         return offered
 
     def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
@@ -360,7 +363,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     def _read_level(self, level: ArrayLike) -> Ints:
         """The level (B,) that a decision carries, checked."""
-        return read_level(level, self.levels, self.batch) if self.levels else self._zeros
+        return read_level(level, self.levels, self.batch) if self.levels else self.no_level
 
     def _logged_levels(self, level: ArrayLike | None, shape: tuple[int, int]) -> list[Ints]:
         """The level of every logged round: as it was logged, or drawn."""
@@ -377,14 +380,13 @@ class Policy(Configured, ABC, Generic[S]):
         if self.clip_rewards:
             rewards = np.minimum(np.maximum(rewards, -self.reach), self.reach)
         self.learn(actions, rewards, weights if keep is None else weights * keep, level)
-        updates = self._updates  # in place, and past __setattr__
-        updates += 1 if keep is None else keep
+        self._updates += 1 if keep is None else keep
 
     def _propensities(self, offered: Floats | Region, search: Search | None = None) -> Floats:
         if not isinstance(offered, np.ndarray):
             raise ValueError("propensities need a finite decision set")
         chances = (1.0 - self.exploration) * self.chances(offered, search) + self.exploration / offered.shape[1]
-        return np.minimum(chances, 1.0)  # a master's, which are sums, may be rounded to a little more
+        return np.minimum(chances, 1.0)  # sums of a master's probabilities can round to just above 1
 
     def _pick(self, offered: Floats | Region, optimum: Optimum, draws: Floats) -> tuple[Index, Bools]:
         """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""

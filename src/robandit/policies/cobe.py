@@ -1,4 +1,4 @@
-"""COBE: CW-OFULs that each assume another amount of corruption, and a test of who is wrong."""
+"""COBE: CW-OFULs that each assume a different corruption, and a test that drops those that assume too little."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from robandit.arrays import Bools, Floats, Index, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.policies import radius
-from robandit.policies.base import Policy, Search
-from robandit.policies.master import Bases, draw, mixed_chances
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.master import BaseStatistics, draw, mixed_chances
 from robandit.policies.parts import Levels, leverage_weight
 
 
 @dataclass(kw_only=True)
-class Epoch(Bases):
+class COBEStatistics(BaseStatistics):
     """The bases, and how the current epoch goes."""
 
     epoch: Ints
@@ -26,7 +27,7 @@ class Epoch(Bases):
 
 
 @dataclass(kw_only=True, eq=False)
-class COBE(Policy[Epoch]):
+class COBE(Policy[COBEStatistics]):
     """Balances bases for C ≤ 2^i and drops the lowest when its rewards betray it (Wei, Dann and Zimmert 2022).
 
     The bases are CW-OFULs that each learn from the rounds that they play. Assumes no knowledge of the corruption, which
@@ -41,17 +42,17 @@ class COBE(Policy[Epoch]):
 
     cost = 2.0
 
-    def start(self) -> Epoch:
+    def start(self) -> COBEStatistics:
         most = 2.0 * self.reach  # c_max, the largest lie about a clipped reward
         self.layout = Levels(max(1, ceil(log2(most * self.horizon))), self.batch)
         self.setting = self.constants(self.delta)
         self.log = log(self.horizon / self.delta)
         self.least_theta = 21.0 * most * self.log
         # The radius of a base is the same for any θ > 0.
-        self.width = self.radius_scale * radius.cw_oful(self.setting, self.horizon, self.least_theta)
+        self.radii = self.radius_scale * radius.cw_oful(self.setting, self.horizon, self.least_theta)
         self.regret = self._regret_bound()
-        return Epoch(
-            ridge=self.ridge(rows=self.layout.size),
+        return COBEStatistics(
+            ridge=self.new_ridge(rows=self.layout.size),
             counts=np.zeros(self.layout.size, np.int64),
             epoch=np.ones(self.batch, np.int64),
             sums=np.zeros((self.batch, self.bases)),
@@ -75,9 +76,9 @@ class COBE(Policy[Epoch]):
 
     def probabilities(self) -> Floats:
         """The probability with which each base is drawn, (M,); in a batch (B, M)."""
-        return self._odds()[0] if self._single else self._odds()
+        return self.unbatched(self._base_chances())
 
-    def _odds(self) -> Floats:
+    def _base_chances(self) -> Floats:
         """α_i: 2^{k−i−1} for i > k, and the remainder for i = k."""
         base, k = np.arange(1, self.bases + 1), self.stats.epoch[:, None]
         odds = np.where(base > k, np.exp2(k - base - 1.0), 0.0)
@@ -86,21 +87,21 @@ class COBE(Policy[Epoch]):
 
     def _theta(self) -> Floats:
         """θ_i, the corruption that each base is told, in units of reward, (B, M)."""
-        return 1.25 * self._odds() * np.exp2(np.arange(1, self.bases + 1)) + self.least_theta
+        return 1.25 * self._base_chances() * np.exp2(np.arange(1, self.bases + 1)) + self.least_theta
 
     def draw_level(self, uniform: Floats) -> Ints:
-        return draw(self._odds(), uniform)
+        return draw(self._base_chances(), uniform)
 
     def confidence(self, level: Ints) -> Ellipsoid:
         """The ellipsoid of these bases."""
-        return Ellipsoid.around(self.stats.ridge, np.full(self.batch, self.width), self.layout.rows(level, self.rows))
+        return Ellipsoid.around(self.stats.ridge, np.full(self.batch, self.radii), self.layout.rows(level, self.rows))
 
     def estimate(self) -> Ellipsoid:
         """The ellipsoid of the base that has learnt most."""
         return self.copied(self.confidence(self.layout.fullest(self.stats.counts)))
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        return mixed_chances(self._odds(), actions, self.confidence)
+        return mixed_chances(self._base_chances(), actions, self.confidence)
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         stats, rows = self.stats, self.layout.rows(level, self.rows)
@@ -115,8 +116,8 @@ class COBE(Policy[Epoch]):
             self._next_epoch(betrayed)
 
     def _betrayed(self) -> Bools:
-        """Whether some base i earned so little, by its own bound, that a larger j shows C > 2^i, (B,)."""
-        odds, theta, sums = self._odds(), self._theta(), self.stats.sums
+        """Whether a base's rewards fall below what its bound allows, judged by a larger base, (B,)."""
+        odds, theta, sums = self._base_chances(), self._theta(), self.stats.sums
         counts = self.layout.apart(self.stats.counts).T
         total = counts.sum(axis=1, keepdims=True)
         live = np.where(odds > 0.0, odds, 1.0)

@@ -28,11 +28,11 @@ class CWOFUL(Policy[Ridge]):
 
     def start(self) -> Ridge:
         self.trust = CorruptionWeights(self.constants(self.delta), self.corruption, self.horizon)
-        self.width = Radius(self.trust.radius, self.radius_scale, self.radius)
-        return self.ridge()
+        self.radii = Radius(self.trust.radius, self.radius_scale, self.radius)
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.t))
+        return Ellipsoid.around(self.stats, self.radii(self.t))
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self.stats.update(actions, rewards, weights * self.trust(self.stats.widths(actions)))

@@ -1,4 +1,4 @@
-"""What `choose` answers and `update` takes back, and the reading of what callers pass to both."""
+"""The `Decision` that `choose` returns and `update` takes, and the checks on what callers pass to both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from robandit.arrays import Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
-from robandit.geometry.regions import Box, Polytope, Region
+from robandit.geometry.regions import Box, Optimum, Polytope, Region
 from robandit.inputs import as_floats, first_bad
 
 Actions: TypeAlias = ArrayLike | Region | Polytope
@@ -20,7 +20,7 @@ _SLACK = 1e-6  # by how much ‖a‖ may exceed its bound through rounding, in s
 
 
 class NoInfo(NamedTuple):
-    """The `Decision.info` of a policy that has nothing more to tell."""
+    """The `Decision.info` of a policy that reports nothing more."""
 
 
 NO_INFO = NoInfo()
@@ -53,7 +53,17 @@ class Decision:
     propensity: Any = None
     """The probability of choosing this action, if it was asked for."""
     info: Any = NO_INFO
-    """What else the policy tells of this choice: a named tuple that each policy defines."""
+    """What else the policy reports about this choice, as a named tuple that each policy defines."""
+
+
+class Search(NamedTuple):
+    """The best action under the confidence set of each trial, and how that set was found."""
+
+    optimum: Optimum
+    info: Any = NO_INFO
+    """A named tuple of arrays (B,), which becomes `Decision.info`."""
+    level: Ints | None = None
+    """The level (B,) that chose, if the search decides it; otherwise None."""
 
 
 def read_actions(actions: Actions, *, dim: int, batch: int, single: bool, bound: float) -> Floats | Region:

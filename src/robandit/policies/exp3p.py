@@ -10,13 +10,14 @@ import numpy as np
 
 from robandit.arrays import Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
-from robandit.policies.base import Policy, Search
-from robandit.policies.master import BaseRadii, Bases, base_corruptions, draw, gain, mixed_chances, softmax
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.master import BaseStatistics, base_corruptions, base_radii, draw, gain, mixed_chances, softmax
 from robandit.policies.parts import Levels, SigmaBar
 
 
 @dataclass(kw_only=True)
-class Gains(Bases):
+class Exp3PStatistics(BaseStatistics):
     """The bases, and what EXP3.P thinks of them."""
 
     gains: Floats
@@ -24,12 +25,13 @@ class Gains(Bases):
 
 
 @dataclass(kw_only=True, eq=False)
-class Exp3P(Policy[Gains]):
+class Exp3P(Policy[Exp3PStatistics]):
     """EXP3.P (Auer et al. 2002) picks one of the Robust weighted OFULs at C = 0, 1, 2, 4, … each round.
 
-    Assumes no knowledge of the corruption. With smoothed bases and decision sets that are drawn independently, the
-    paper's section 7 cites regret Õ(CdR T^{2/3}); here the bases are not smoothed, so that this is a heuristic. Gains
-    are weighted by the probabilities at the time of learning: feedback should come promptly.
+    The constants are those of Bubeck and Cesa-Bianchi (2012). Assumes no knowledge of the corruption. With smoothed
+    bases and decision sets that are drawn independently, theorem thm:corral of the paper's section 8 gives regret
+    Õ(CdR T^{2/3}). Here the bases are not smoothed, so this is a heuristic. Gains are weighted by the probabilities at
+    the time of learning: feedback should come promptly.
     """
 
     horizon: int
@@ -41,18 +43,20 @@ class Exp3P(Policy[Gains]):
 
     cost = 2.0
 
-    def start(self) -> Gains:
+    def start(self) -> Exp3PStatistics:
         self.sigma_bar = SigmaBar(self.sigma_floor, default=(self.noise_range + 1.0) / self.dim**0.5)
         self.sigma_floor = self.sigma_bar.floor
         told = self.base_corruptions = base_corruptions(self.base_corruptions, self.horizon)
-        self.base_radii = BaseRadii(self.constants(self.delta, self.sigma_floor), told, self.radius_scale)
+        self.base_radii = base_radii(self.constants(self.delta, self.sigma_floor), told, self.radius_scale)
         m, n = len(told), self.horizon
         self.layout = Levels(m, self.batch)
         self.bonus = sqrt(log(m / self.delta) / (n * m))
         self.rate = 0.95 * sqrt(log(m) / (n * m))
         self.mix = min(1.0, 1.05 * sqrt(m * log(m) / n))
         counts: Ints = np.zeros(self.layout.size, np.int64)
-        return Gains(ridge=self.ridge(rows=self.layout.size), counts=counts, gains=np.zeros((self.batch, m)))
+        return Exp3PStatistics(
+            ridge=self.new_ridge(rows=self.layout.size), counts=counts, gains=np.zeros((self.batch, m))
+        )
 
     @property
     def bases(self) -> int:
@@ -65,25 +69,25 @@ class Exp3P(Policy[Gains]):
 
     def probabilities(self) -> Floats:
         """The probability with which each base is drawn, (M,); in a batch (B, M)."""
-        return self._odds()[0] if self._single else self._odds()
+        return self.unbatched(self._base_chances())
 
-    def _odds(self) -> Floats:
+    def _base_chances(self) -> Floats:
         return (1.0 - self.mix) * softmax(self.rate * self.stats.gains) + self.mix / self.bases
 
     def draw_level(self, uniform: Floats) -> Ints:
-        return draw(self._odds(), uniform)
+        return draw(self._base_chances(), uniform)
 
     def confidence(self, level: Ints) -> Ellipsoid:
         """The ellipsoid of these bases."""
         rows = self.layout.rows(level, self.rows)
-        return Ellipsoid.around(self.stats.ridge, self.base_radii(level, self.stats.counts[rows] + 1), rows)
+        return Ellipsoid.around(self.stats.ridge, self.base_radii(self.stats.counts[rows] + 1, level - 1), rows)
 
     def estimate(self) -> Ellipsoid:
         """The ellipsoid of the base that has learnt most."""
         return self.copied(self.confidence(self.layout.fullest(self.stats.counts)))
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        return mixed_chances(self._odds(), actions, self.confidence)
+        return mixed_chances(self._base_chances(), actions, self.confidence)
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0
@@ -92,4 +96,4 @@ class Exp3P(Policy[Gains]):
         self.stats.teach(actions, rewards, weights, self.layout.rows(level, self.rows))
         earned = np.full((self.batch, self.bases), self.bonus)
         earned[self.rows, level - 1] += gain(rewards, self.reach)
-        self.stats.gains += np.where((weights > 0.0)[:, None], earned / self._odds(), 0.0)
+        self.stats.gains += np.where((weights > 0.0)[:, None], earned / self._base_chances(), 0.0)

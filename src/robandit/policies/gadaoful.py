@@ -34,16 +34,16 @@ class GAdaOFUL(Policy[Ridge]):
 
     def start(self) -> Ridge:
         floor = self.noise_range / self.horizon**0.5
-        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, fixed_radius=self.radius)
         self.sigma_floor = self.sigma_bar.floor
         lies = total_lies(self.corruption, self.noise_range, self.horizon)
         self.tau, theory = radius.gadaoful(self.constants(self.delta, self.sigma_floor), self.horizon, lies)
         self.slope = (self.action_bound * self.parameter_bound + lies) / self.dim**0.5
-        self.width = Radius(Constant(theory), self.radius_scale, self.radius)
-        return self.ridge()
+        self.radii = Radius(Constant(theory), self.radius_scale, self.radius)
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.t))
+        return Ellipsoid.around(self.stats, self.radii(self.t))
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0

@@ -20,7 +20,7 @@ class Greedy(Policy[Ridge]):
     """
 
     def start(self) -> Ridge:
-        return self.ridge()
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
         return Ellipsoid.around(self.stats, np.zeros(self.batch))

@@ -10,7 +10,8 @@ from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region
 from robandit.geometry.ridge import Ridge
 from robandit.policies import radius
-from robandit.policies.base import Policy, Search
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
 from robandit.policies.parts import Radius
 from robandit.policies.sampling import Posterior
 
@@ -28,18 +29,18 @@ class LinTS(Policy[Ridge]):
     radius: float | None = None
 
     def start(self) -> Ridge:
-        self.width = Radius(partial(radius.lin_ts, self.constants(self.delta)), self.radius_scale, self.radius)
+        self.radii = Radius(partial(radius.lin_ts, self.constants(self.delta)), self.radius_scale, self.radius)
         self.posterior = Posterior(self)
-        return self.ridge()
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.t))
+        return Ellipsoid.around(self.stats, self.radii(self.t))
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
         return Search(self.posterior.best(actions, self.confidence(level), self.rounds + 1))
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        return self.posterior.chances(actions, self.confidence(self._zeros), self.rounds + 1)
+        return self.posterior.chances(actions, self.confidence(self.no_level), self.rounds + 1)
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self.stats.update(actions, rewards, weights)

@@ -14,12 +14,12 @@ from robandit.geometry.regions import optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import not_negative
 from robandit.policies import radius
-from robandit.policies.parts import Held, split_ties
+from robandit.policies.parts import FieldArrays, split_ties
 from robandit.policies.radius import Setting
 
 
 @dataclass(kw_only=True)
-class Bases(Held):
+class BaseStatistics(FieldArrays):
     """The statistics of every base, each from its own rounds; `Levels` says which row."""
 
     ridge: Ridge
@@ -33,7 +33,10 @@ class Bases(Held):
 
 
 def base_corruptions(given: Sequence[float] | None, horizon: int) -> tuple[float, ...]:
-    """The corruption that each base is told: as given, or 0, 1, 2, 4, … up to 2T (the paper's section 7)."""
+    """The corruption that each base is told: as given, or 0, 1, 2, 4, … up to a power of two that is at least 2T.
+
+    The paper (section 8) takes ⌈log₂ T⌉ powers of two; we add 0 and go up to 2T.
+    """
     told = given
     if told is None:
         told = [0.0, *(2.0**i for i in range((2 * horizon - 1).bit_length() + 1))]
@@ -43,17 +46,10 @@ def base_corruptions(given: Sequence[float] | None, horizon: int) -> tuple[float
     return amounts
 
 
-class BaseRadii:
-    """α_t, times a scale, of Robust weighted OFULs that are told different corruptions."""
-
-    def __init__(self, setting: Setting, corruptions: Sequence[float], scale: float) -> None:
-        self._clean = radius.Table(partial(radius.alpha, setting, corruption=0.0), scale)
-        extra = radius.alpha(setting, 1, corruptions) - radius.alpha(setting, 1, 0.0)
-        self._extra = scale * extra  # α_t grows by the same for every unit of C (eq. eq:def:alpha)
-
-    def __call__(self, base: Ints, t: Ints) -> Floats:
-        """The radius of these bases, numbered from 1, each at its own t."""
-        return self._clean(t) + self._extra[base - 1]
+def base_radii(setting: Setting, corruptions: Sequence[float], scale: float) -> radius.ByLevel:
+    """α_t of Robust weighted OFULs that are told different corruptions: C adds a constant (eq. eq:def:alpha)."""
+    extra = radius.alpha(setting, 1, corruptions) - radius.alpha(setting, 1, 0.0)
+    return radius.ByLevel(partial(radius.alpha, setting, corruption=0.0), extra, scale)
 
 
 def mixed_chances(odds: Floats, actions: Floats, ellipsoid: Callable[[Ints], Ellipsoid]) -> Floats:

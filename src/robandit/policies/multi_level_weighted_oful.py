@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,26 +19,27 @@ from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer
 from robandit.policies import radius
-from robandit.policies.base import Policy, Search
-from robandit.policies.parts import Held, Levels, SigmaBar, split_ties
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.parts import FieldArrays, Levels, SigmaBar, split_ties
 
 
 class GuaranteeLapsed(UserWarning):
     """The policy goes on, but its theorem no longer covers what it does."""
 
 
-class Cascade(NamedTuple):
-    """What Multi-level weighted OFUL tells of a choice."""
+class CascadeInfo(NamedTuple):
+    """What Multi-level weighted OFUL reports about a choice."""
 
     empty: Any
     """Whether the confidence set of the level that was drawn was empty."""
     cascade: Any
-    """How many levels further up the first set was found that is not empty. Where all are empty, the global ellipsoid
-    counts as one more level."""
+    """How many levels up the first set was that is not empty. If all are empty, the global ellipsoid counts as one more
+    level."""
 
 
 @dataclass(kw_only=True)
-class Estimates(Held):
+class LevelStatistics(FieldArrays):
     """The statistics from all rounds, and those of each level from its own rounds."""
 
     ridge: Ridge
@@ -49,12 +49,13 @@ class Estimates(Held):
 
 
 @dataclass(kw_only=True, eq=False)
-class MultiLevelWeightedOFUL(Policy[Estimates]):
-    """A cascade of confidence sets for every corruption 2^ℓ, one drawn each round: Algorithm 2 (label alg:1).
+class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
+    """One confidence set for each corruption 2^ℓ; a level drawn each round chooses: Algorithm 2 (label alg:1).
 
     Assumes no knowledge of the corruption C, which must be committed before the action is drawn (a *weak*
-    adversary). Regret Õ(C²d√(Σσ_t²) + C²R√(dT)) with probability 1 − 3δ (theorem thm:regret), for which ``mean_bound``
-    must be at most 1 and rewards clipped: ℓ_max levels cover C ≤ 2T only.
+    adversary). Regret Õ(C²d√(Σσ_t²) + C²R√(dT)) with probability 1 − 3δ (theorem thm:regret), for the default λ and
+    floor, ``radius_scale`` 1 and no exploration; ``mean_bound`` must be at most 1 and rewards clipped, since ℓ_max
+    levels cover C ≤ 2T only.
 
     >>> policy = MultiLevelWeightedOFUL(dim=2, horizon=1000, noise_range=0.5, seed=1)
     >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], sigma=0.1)
@@ -77,34 +78,27 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
         """ℓ_max = ⌈log₂ 2T⌉."""
         return (2 * self.horizon - 1).bit_length()  # Algorithm 2 (alg:1), line 1
 
-    def start(self) -> Estimates:
+    def start(self) -> LevelStatistics:
         self.sigma_bar = SigmaBar(self.sigma_floor, default=(self.noise_range + 1.0) / self.dim**0.5)
         self.sigma_floor = self.sigma_bar.floor
-        self._tabulate()
         self._lapsed = False
+        setting = self.constants(self.delta, self.sigma_floor)
+        self._beta = radius.beta_by_level(setting, self.levels, self.radius_scale)
+        self._gamma = radius.gamma_by_level(setting, self.levels, self.horizon, self.radius_scale)
         self.layout = Levels(self.levels, self.batch)
         # Σ_{t,ℓ} itself is kept as well, since every round asks for a ‖·‖_{Σ_{t,ℓ}}.
-        level = self.ridge(rows=self.layout.size, keep_precision=True)  # line 2: Σ_{1,ℓ} = λI, μ_{1,ℓ} = b_{1,ℓ} = 0
-        return Estimates(ridge=self.ridge(), level=level)  # line 3: Σ_1 = λI, μ_1 = b_1 = 0
-
-    def _tabulate(self) -> None:
-        """Split the radii, times the scale, into what depends on t and what depends on ℓ: at ℓ = 1, and beyond that."""
-        setting, scale = self.constants(self.delta, self.sigma_bar.floor), self.radius_scale
-        level = np.maximum(np.arange(self.levels + 1), 1)  # there is no level 0
-        beta, gamma = radius.beta(setting, 1, level), radius.gamma(setting, 1, level, self.horizon)
-        self._beta_t = radius.Table(partial(radius.beta, setting, level=1), scale)
-        self._gamma_t = radius.Table(partial(radius.gamma, setting, level=1, horizon=self.horizon), scale)
-        self._beta_level, self._gamma_level = scale * (beta - beta[1]), scale * (gamma - gamma[1])
+        level = self.new_ridge(rows=self.layout.size, keep_precision=True)  # line 2: Σ_{1,ℓ} = λI, b_{1,ℓ} = 0
+        return LevelStatistics(ridge=self.new_ridge(), level=level)  # line 3: Σ_1 = λI, b_1 = 0
 
     # How it chooses. Line 5: `choose` is given the decision set D_t.
 
     def beta(self, level: Ints, trial: Index) -> Floats:
-        """β_{t,ℓ} of eq. (def:beta), the radius of the global ellipsoid."""
-        return self._beta_t(self.t[trial]) + self._beta_level[np.minimum(level, self.levels)]  # line 7
+        """β_{t,ℓ} of eq. (def:beta), the radius of the global ellipsoid; past the last level it is the last one's."""
+        return self._beta(self.t[trial], np.minimum(level, self.levels))  # line 7
 
     def gamma(self, level: Ints, trial: Index) -> Floats:
         """γ_{t,ℓ} of eq. (def:gamma), the radius of the level's own ellipsoid."""
-        return self._gamma_t(self.t[trial]) + self._gamma_level[np.minimum(level, self.levels)]  # line 7
+        return self._gamma(self.t[trial], level)  # line 7
 
     def confidence(self, level: Ints, trial: Index | None = None) -> Intersection:
         """C′_{t,ℓ} = {μ : ‖μ − μ_t‖_{Σ_t} ≤ β_{t,ℓ}} ∩ {μ : ‖μ − μ_{t,ℓ}‖_{Σ_{t,ℓ}} ≤ γ_{t,ℓ}}, before the cascade."""
@@ -114,10 +108,10 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
         return Intersection(self._global(level, trial), own)  # line 8
 
     def _global(self, level: Ints, trial: Index) -> Ellipsoid:
-        rows = ALL if trial is self.rows else trial
+        rows = ALL if trial is self.rows else trial  # views where all trials are asked for, copies elsewhere
         return Ellipsoid.around(self.stats.ridge, self.beta(level, trial), rows)
 
-    def cascade(self, actions: Floats | Region, level: Ints, trial: Index) -> tuple[Optimum, Ints]:
+    def best_in_cascade(self, actions: Floats | Region, level: Ints, trial: Index) -> tuple[Optimum, Ints]:
         """The best actions under C_{t,ℓ}, and the level used: one further up wherever C′_{t,ℓ} is empty.
 
         Where all levels are empty, the global ellipsoid with the widest radius is left; the paper's line 9 does not
@@ -131,7 +125,7 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
             for rows, confidence in ((at[~top], self.confidence), (at[top], self._global)):
                 if rows.size:
                     part = actions[rows] if isinstance(actions, np.ndarray) else actions
-                    _write(found, rows, optimise(part, confidence(used[rows], trial[rows])))
+                    _replace_rows(found, rows, optimise(part, confidence(used[rows], trial[rows])))
             at = at[found.values[at] == -np.inf]
         return found, used
 
@@ -143,14 +137,14 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
         """argmax_{a ∈ D_t} max_{μ ∈ C_{t,f(t)}} ⟨μ, a⟩."""
-        self._warn()
-        found, used = self.cascade(actions, level, self.rows)  # line 12; `update` brings r_t and σ_t
-        return Search(found, Cascade(used > level, used - level))
+        self._warn_past_horizon()
+        found, used = self.best_in_cascade(actions, level, self.rows)  # line 12; `update` brings r_t and σ_t
+        return Search(found, CascadeInfo(used > level, used - level))
 
     # How it learns.
 
     def weights(self, sigma: Floats) -> Floats:
-        """1/σ̄_t² with σ̄_t = max{(R + 1)/√d, σ_t}."""
+        """1/σ̄_t² with σ̄_t = max{floor, σ_t}; the default floor is the paper's (R + 1)/√d."""
         return self.sigma_bar(sigma) ** -2.0  # line 13
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
@@ -169,8 +163,7 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
         """C′_{t,ℓ}, the confidence set of one level before the cascade."""
         if integer("level", level, least=1) > self.levels:
             raise ValueError(f"level must lie in 1 … {self.levels}, got {level}")
-        held = self.confidence(np.full(self.batch, level))[self.rows]  # a copy
-        return held[0] if self._single else held
+        return self.copied(self.confidence(np.full(self.batch, level)))
 
     def level_probabilities(self) -> Floats:
         """P(f(t) = ℓ) for ℓ = 1 … ℓ_max."""
@@ -181,13 +174,13 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
         levels, trial = np.arange(1, self.levels + 1), np.tile(self.rows, self.levels)  # all levels in one batch
         offered = np.broadcast_to(actions, (self.levels, *actions.shape)).reshape(-1, *actions.shape[1:])
-        found = self.cascade(offered, np.repeat(levels, self.batch), trial)[0].maximisers
+        found = self.best_in_cascade(offered, np.repeat(levels, self.batch), trial)[0].maximisers
         assert found is not None
         shares = split_ties(found).reshape(self.levels, *actions.shape[:2])
         return np.tensordot(self.level_probabilities(), shares, axes=1)
 
-    def _warn(self) -> None:
-        if self._round >= self.horizon and not self._lapsed:
+    def _warn_past_horizon(self) -> None:
+        if self.rounds >= self.horizon and not self._lapsed:
             self._lapsed = True
             warnings.warn(
                 f"the horizon of {self.horizon} rounds is over: the policy goes on without its guarantee",
@@ -196,7 +189,8 @@ class MultiLevelWeightedOFUL(Policy[Estimates]):
             )
 
 
-def _write(whole: Optimum, rows: Index, part: Optimum) -> None:
+def _replace_rows(whole: Optimum, rows: Index, part: Optimum) -> None:
+    """Write the optima of some rows over what was found for them before."""
     for into, what in zip(whole, part, strict=True):
         if into is not None:
             into[rows] = what

@@ -29,11 +29,11 @@ class OFUL(Policy[Ridge]):
     radius: float | None = None
 
     def start(self) -> Ridge:
-        self.width = Radius(partial(radius.oful, self.constants(self.delta)), self.radius_scale, self.radius)
-        return self.ridge()
+        self.radii = Radius(partial(radius.oful, self.constants(self.delta)), self.radius_scale, self.radius)
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.stats.log_det))
+        return Ellipsoid.around(self.stats, self.radii(self.stats.log_det))
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         self.stats.update(actions, rewards, weights)

@@ -23,11 +23,11 @@ class Statistics(Protocol):
         """All of it by name, as `state` saves it."""
 
 
-class Held:
-    """Makes `Statistics` of a dataclass of arrays and of parts that have arrays themselves."""
+class FieldArrays:
+    """Implements `Statistics.arrays` for a dataclass of arrays and of parts."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it by name. The arrays of a part bear its name before theirs, unless it is the main one."""
+        """All arrays by name. A part's arrays are prefixed with its field name, except for `ridge` and `model`."""
         found: dict[str, NDArray[Any]] = {}
         for item in fields(self):  # type: ignore[arg-type]  # those who inherit are dataclasses
             value = getattr(self, item.name)
@@ -46,12 +46,10 @@ class SigmaBar:
     [0.5, 0.9]
     """
 
-    def __init__(self, floor: float | None, *, default: float, divides: bool = True) -> None:
+    def __init__(self, floor: float | None, *, default: float, fixed_radius: float | None = None) -> None:
         self.floor = default if floor is None else floor
-        if divides and self.floor == 0.0:
-            raise ValueError(
-                "sigma_floor must be > 0, got 0: the theory's radius divides by it; or give a fixed radius"
-            )
+        if self.floor == 0.0 and fixed_radius is None:
+            raise ValueError("sigma_floor must be > 0, got 0: the theory's radius divides by it")
 
     def __call__(self, sigma: Floats) -> Floats:
         if self.floor == 0.0 and sigma.min() < 1e-100:
@@ -68,7 +66,7 @@ class Radius:
     fixed: float | None = None
 
     def __call__(self, where: NDArray[Any]) -> Floats:
-        """The radii (B,) at t, or at whatever the theory's radius depends on, (B,)."""
+        """The radii (B,) at t, or at whatever else the theory's radius depends on."""
         if self.fixed is not None:
             return np.full(len(where), self.fixed)
         return self.scale * self.theory(where)
@@ -86,7 +84,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Levels:
-    """Where a policy keeps what belongs to its levels: row (ℓ − 1)·B + b is level ℓ of trial b."""
+    """The row layout for levels: row (ℓ − 1)·B + b is level ℓ of trial b."""
 
     count: int
     batch: int
@@ -105,12 +103,12 @@ class Levels:
         return array.reshape(self.count, self.batch)
 
     def fullest(self, counts: Ints) -> Ints:
-        """The level of each trial, (B,), for which a count over all rows is largest."""
+        """For each trial, (B,), the level with the largest count."""
         return self.apart(counts).argmax(axis=0) + 1
 
 
 def total_lies(corruption: Any, noise_range: float, horizon: int) -> Floats:
-    """Σ|c_t| in units of reward that a policy allows for, one number or (B,): √T where the corruption is not known.
+    """The total corruption Σ|c_t|, in units of reward, that a policy allows for: √T if it is unknown.
 
     ``corruption`` is C in the units of eq. (def:corruption): one number, or one for each trial; None if it is unknown.
     """
@@ -136,7 +134,7 @@ class CorruptionWeights:
         )
 
     def __call__(self, width: Floats) -> Floats:
-        """What an observation counts whose action has this ‖a‖_{Σ⁻¹}, (B,)."""
+        """The weight of an observation whose action has this ‖a‖_{Σ⁻¹}, (B,)."""
         return leverage_weight(self._threshold, width)
 
 
@@ -146,7 +144,7 @@ def split_ties(maximisers: Bools) -> Floats:
 
 
 def one_of(maximisers: Bools, uniform: Floats) -> Index:
-    """One of the best actions of each row (n, K), all of them alike, from a uniform number each."""
+    """Pick one of the tied best actions in each row (n, K), uniformly, from a uniform number each."""
     if np.count_nonzero(maximisers) == len(maximisers):  # no ties
         return maximisers.argmax(axis=1)
     rank = (uniform * maximisers.sum(axis=1)).astype(np.intp)

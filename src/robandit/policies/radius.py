@@ -28,9 +28,10 @@ class Setting(NamedTuple):
 
 
 def _bernstein(setting: Setting, t: ArrayLike, noise_bound: ArrayLike, delta: float) -> Floats:
-    """Lemma Bernstein(bandit) for the rows a/σ̄, whose noise has variance ≤ 1: L = A/σ̄_min, R → noise_bound.
+    """The noise's share of a radius: auxiliary lemma "Bernstein(bandit)" (Theorem 4.1 of Zhou et al. 2021).
 
-    Without its √λ‖μ*‖ term. At the paper's floor tL²/(dλ) is tA²/((R+1)²λ).
+    It is for the rows a/σ̄, whose noise has variance ≤ 1, so L = A/σ̄_min and R is ``noise_bound``; its √λ‖μ*‖ term is
+    `_bias`. At the paper's floor tL²/(dλ) is tA²/((R+1)²λ).
     """
     d, lam = setting.dim, setting.regularization
     t = np.asarray(t, dtype=float)
@@ -44,7 +45,10 @@ def _bias(setting: Setting) -> float:
 
 
 def _unit(setting: Setting) -> float:
-    """What one unit of corruption, (R + 1) in reward, weighs after division by σ̄: √d at the paper's floor."""
+    """One unit of corruption, R + 1 in reward, divided by the least σ̄: √d at the paper's floor.
+
+    Times C it is the corruption's share of a radius: lemma "Bernstein with corruptions(bandit)".
+    """
     return (setting.noise_range + 1.0) / setting.sigma_floor
 
 
@@ -83,7 +87,7 @@ def weighted_oful(setting: Setting, t: ArrayLike) -> Floats:
     return _bernstein(setting, t, noise_bound, setting.delta) + _bias(setting)
 
 
-# The rivals'. In these, corruption is Σ|c_t| in units of reward.
+# Radii of the rivals. In these, corruption is Σ|c_t| in units of reward.
 
 
 def _self_normalised(setting: Setting, t: ArrayLike) -> Floats:
@@ -106,12 +110,18 @@ def cw_oful(setting: Setting, horizon: int, corruption: ArrayLike) -> Floats:
 
 
 def cw_oful_unknown(setting: Setting, horizon: int) -> Floats:
-    """CW-OFUL's radius for an unknown C, with C̄ = √T in the threshold: it holds as long as C ≤ √T."""
+    """CW-OFUL's radius for an unknown C, with C̄ = √T in the threshold: it holds as long as C ≤ √T.
+
+    Then αC is at most R√d + √λB, which the noise and the bias exceed: twice their sum covers all three.
+    """
     return 2.0 * _self_normalised(setting, horizon) + 2.0 * _bias(setting)
 
 
 def variance_aware_cw_oful(setting: Setting, t: ArrayLike, corruption: ArrayLike) -> Floats:
-    """Ours, derived in docs/rivals.md: as ‖a‖/σ̄² ≤ √d/(R + C), neither a noise nor all lies together weigh much."""
+    """The radius of our variance-aware CW-OFUL, derived in docs/rivals.md.
+
+    As ‖a‖_{Σ⁻¹}/σ̄² ≤ √d/(R + C), neither one reward's noise nor all lies together weigh much.
+    """
     spent = np.asarray(corruption, dtype=float)
     most = sqrt(setting.dim) / (setting.noise_range + spent)  # of ‖a‖_{Σ⁻¹}/σ̄²
     return _bernstein(setting, t, setting.noise_range * most, setting.delta) + spent * most + _bias(setting)
@@ -149,9 +159,9 @@ def gadaoful(setting: Setting, horizon: int, corruption: ArrayLike) -> tuple[flo
 
 
 class Table:
-    """A radius as a function of t ≥ 1, times a scale, looked up rather than computed afresh each round.
+    """A radius as a function of t ≥ 1, times a scale, looked up in a chunk of 4096 values that is kept.
 
-    One chunk of t is kept. Trials that are further apart than that, through masks, have theirs computed.
+    Where masks have driven trials into different chunks, it is computed directly.
     """
 
     def __init__(self, radius: Callable[[Floats], Floats], scale: float = 1.0) -> None:
@@ -170,18 +180,46 @@ class Table:
 
 
 class Alpha:
-    """α_t of Robust weighted OFUL as a function of t, eq. (eq:def:alpha), tabulated.
+    """α_t of Robust weighted OFUL as a function of t, eq. (eq:def:alpha).
 
-    It grows by the same for every unit of corruption. The corruption is one number, or one for each trial.
+    C adds a constant to α_t, so only the part for C = 0 is tabulated. C is one number, or one for each trial.
     """
 
     def __init__(self, setting: Setting, corruption: ArrayLike) -> None:
         self._setting, self._corruption = setting, corruption
         self._clean = Table(partial(alpha, setting, corruption=0.0))
 
-    @cached_property
+    @cached_property  # since it divides by the floor, which may be 0 where a fixed radius is used instead
     def _extra(self) -> Floats:
         return alpha(self._setting, 1, self._corruption) - alpha(self._setting, 1, 0.0)
 
     def __call__(self, t: Ints) -> Floats:
         return self._clean(t) + self._extra
+
+
+class ByLevel:
+    """A radius r(t) + step(ℓ), times a scale: what depends on t is tabulated, what depends on ℓ is an array."""
+
+    def __init__(self, radius: Callable[[Floats], Floats], steps: Floats, scale: float) -> None:
+        self._table, self._steps = Table(radius, scale), scale * steps
+
+    def __call__(self, t: Ints, level: Ints) -> Floats:
+        """The radius at these t and levels; ``level`` counts the places in ``steps`` from 0 on."""
+        return self._table(t) + self._steps[level]
+
+
+def beta_by_level(setting: Setting, levels: int, scale: float) -> ByLevel:
+    """β_{t,ℓ}, times a scale, for ℓ = 1 … levels: ℓ adds a constant."""
+    every = beta(setting, 1, _from_one_to(levels))
+    return ByLevel(partial(beta, setting, level=1), every - every[1], scale)
+
+
+def gamma_by_level(setting: Setting, levels: int, horizon: int, scale: float) -> ByLevel:
+    """γ_{t,ℓ}, times a scale, for ℓ = 1 … levels: ℓ adds a constant."""
+    every = gamma(setting, 1, _from_one_to(levels), horizon)
+    return ByLevel(partial(gamma, setting, level=1, horizon=horizon), every - every[1], scale)
+
+
+def _from_one_to(levels: int) -> Ints:
+    """Every level at its own place; at place 0, which is no level, stands 1."""
+    return np.maximum(np.arange(levels + 1), 1)

@@ -14,11 +14,11 @@ from robandit.inputs import boolean, integer
 from robandit.policies import radius
 from robandit.policies.base import Policy
 from robandit.policies.master import draw, gain, softmax
-from robandit.policies.parts import Held
+from robandit.policies.parts import FieldArrays
 
 
 @dataclass(kw_only=True)
-class Guess(Held):
+class RobustBanditStatistics(FieldArrays):
     """LinUCB's statistics since the last restart, and EXP3's of the candidates."""
 
     ridge: Ridge
@@ -39,11 +39,12 @@ class Guess(Held):
 
 
 @dataclass(kw_only=True, eq=False)
-class RobustBandit(Policy[Guess]):
+class RobustBandit(Policy[RobustBanditStatistics]):
     """LinUCB widened for a corruption C′, which EXP3 picks anew for every epoch (Ding, Hsieh and Sharpnack 2022).
 
-    Assumes no knowledge of the corruption, by an adversary that sees the action. Each epoch starts from nothing; regret
-    Õ(T^{3/4}) for a constant C. Without restarts (``restart=False``, a new C′ every round) there is no proof.
+    Assumes no knowledge of the corruption, by an adversary that sees the action. Each epoch starts from nothing. The
+    authors claim regret Õ(T^{3/4}) for a constant C; Zhao et al. (section 1) dispute the proof. Without restarts
+    (``restart=False``, a new C′ every round) there is none.
     Candidates reach 2T(mean_bound + R), the most that clipped rewards can be off, where the authors' reach 2KT.
     """
 
@@ -57,7 +58,7 @@ class RobustBandit(Policy[Guess]):
 
     cost = 1.5
 
-    def start(self) -> Guess:
+    def start(self) -> RobustBanditStatistics:
         self.restart = boolean("restart", self.restart)
         if self.epoch is None:
             self.epoch = ceil(self.dim * sqrt(self.horizon)) if self.restart else 1
@@ -70,15 +71,15 @@ class RobustBandit(Policy[Guess]):
         self.setting = self.constants(self.delta)
         self._draws = self.own_stream(key=1)
         weights = np.zeros((self.batch, self.levels))
-        return Guess(
-            ridge=self.ridge(),
+        return RobustBanditStatistics(
+            ridge=self.new_ridge(),
             log_weights=weights,
             epochs=np.zeros(self.batch, np.int64),
             since=np.zeros(self.batch, np.int64),
             leverage=np.zeros(self.batch),
             gained=np.zeros(self.batch),
             in_epoch=np.zeros(self.batch, np.int64),
-            level=draw(self._odds(weights), self._draws.at(0)),
+            level=draw(self._candidate_chances(weights), self._draws.at(0)),
         )
 
     @property
@@ -88,10 +89,9 @@ class RobustBandit(Policy[Guess]):
 
     def probabilities(self) -> Floats:
         """The probability with which EXP3 picks each candidate, (levels,); in a batch (B, levels)."""
-        chances = self._odds(self.stats.log_weights)
-        return chances[0] if self._single else chances
+        return self.unbatched(self._candidate_chances(self.stats.log_weights))
 
-    def _odds(self, log_weights: Floats) -> Floats:
+    def _candidate_chances(self, log_weights: Floats) -> Floats:
         return (1.0 - self.rate) * softmax(log_weights) + self.rate / self.levels
 
     def draw_level(self, uniform: Floats) -> Ints:
@@ -118,10 +118,12 @@ class RobustBandit(Policy[Guess]):
         """Let EXP3 learn what the candidate earned in these trials, and draw the next."""
         stats, place = self.stats, (over, self.stats.level[over] - 1)
         earned = stats.gained[over] / stats.in_epoch[over]
-        stats.log_weights[place] += self.rate * earned / (self._odds(stats.log_weights)[place] * self.levels)
+        stats.log_weights[place] += (
+            self.rate * earned / (self._candidate_chances(stats.log_weights)[place] * self.levels)
+        )
         stats.gained[over], stats.in_epoch[over] = 0.0, 0
         stats.epochs[over] += 1
         if self.restart:
             stats.ridge.reset(over)
             stats.since[over], stats.leverage[over] = 0, 0.0
-        stats.level[over] = draw(self._odds(stats.log_weights), self._draws.at_each(stats.epochs))[over]
+        stats.level[over] = draw(self._candidate_chances(stats.log_weights), self._draws.at_each(stats.epochs))[over]

@@ -19,8 +19,8 @@ _DRAWS = 1024  # parameters from which a propensity is estimated
 class Posterior:
     """θ ~ N(μ, radius² Σ⁻¹) around a policy's ellipsoid, drawn from the policy's own streams.
 
-    A propensity has no closed form: it is the share of 1024 draws in which the action is best, the draw that is played
-    being one of them. Weights 1/propensity are unbiased then but for (1 − p)¹⁰²⁴.
+    A propensity has no closed form. It is estimated as the share of 1024 draws, the one that is played included, in
+    which the action is best. Weights 1/propensity are unbiased then but for (1 − p)¹⁰²⁴.
     """
 
     def __init__(self, policy: Policy) -> None:

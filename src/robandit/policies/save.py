@@ -12,12 +12,13 @@ from robandit.geometry.ellipsoid import TIE, Ellipsoid
 from robandit.geometry.regions import Optimum, Region
 from robandit.geometry.ridge import Ridge
 from robandit.policies import radius
-from robandit.policies.base import Policy, Search
-from robandit.policies.parts import Held, Levels
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.parts import FieldArrays, Levels
 
 
 @dataclass(kw_only=True)
-class Layers(Held):
+class LayerStatistics(FieldArrays):
     """The statistics of every layer, each from its own rounds; `Levels` says which row."""
 
     ridge: Ridge
@@ -28,7 +29,7 @@ class Layers(Held):
 
 
 @dataclass(kw_only=True, eq=False)
-class SAVE(Policy[Layers]):
+class SAVE(Policy[LayerStatistics]):
     """Layers of ever sharper estimates, each with its own rounds (Zhao, He, Zhou, Zhang and Gu 2023).
 
     Layer ℓ explores while some action that is still in play has ‖a‖_{Σ_ℓ⁻¹} > 2^−ℓ, and then drops those that it can
@@ -43,14 +44,14 @@ class SAVE(Policy[Layers]):
 
     cost = 3.0
 
-    def start(self) -> Layers:
+    def start(self) -> LayerStatistics:
         self.setting = self.constants(self.delta)
         self.enough = 1.0 / (self.noise_range * self.horizon**1.5)  # α
         layers = max(1, ceil(log2(1.0 / self.enough)))  # L
         self.layout = Levels(layers, self.batch)
         lam = np.repeat(np.exp2(-2.0 * np.arange(1.0, layers + 1.0)), self.batch)
-        return Layers(
-            ridge=self.ridge(rows=self.layout.size, regularization=lam),
+        return LayerStatistics(
+            ridge=self.new_ridge(rows=self.layout.size, regularization=lam),
             counts=np.zeros(self.layout.size, np.int64),
             loss=np.zeros(self.layout.size),
         )
@@ -71,7 +72,7 @@ class SAVE(Policy[Layers]):
 
     def _radii(self, layer: Floats, trials: Index) -> Floats:
         """β̂ of a layer of each of these trials."""
-        rows, k = self.layout.rows(layer.astype(np.intp), trials), self._updates[trials].astype(float)
+        rows, k = self.layout.rows(layer.astype(np.intp), trials), (self.t[trials] - 1).astype(float)
         theta, layers = self.stats.ridge.mean[rows], self.layout.count
         measured = np.maximum(self.stats.loss[rows] - np.exp2(-2.0 * layer) * np.vecdot(theta, theta), 0.0)
         sharp = np.exp2(layer) >= 64.0 * np.sqrt(np.log(4.0 * (k + 1.0) ** 2 * layers / self.delta))

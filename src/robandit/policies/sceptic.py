@@ -14,8 +14,9 @@ from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import share
 from robandit.policies import radius
-from robandit.policies.base import Policy, Search
-from robandit.policies.parts import Held, SigmaBar
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.parts import FieldArrays, SigmaBar
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _WIDER = 4.0  # an observation is blurred by so much more than its noise for exploration
@@ -39,7 +40,7 @@ _UNDERSTATED = 2.0  # the most by which σ is taken to have been understated
 _LATER = 2.0**62  # later than any round
 
 
-class SoFar(NamedTuple):
+class ScepticCounts(NamedTuple):
     """What has happened to a sceptic so far."""
 
     contradictions: Any
@@ -51,7 +52,7 @@ class SoFar(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Model(Held):
+class Model(FieldArrays):
     """What a batch of sceptics believes, what it would if it believed everything, and how it stands by that."""
 
     sharp: Ridge
@@ -105,7 +106,7 @@ class Model(Held):
 
 
 @dataclass(kw_only=True)
-class Beliefs(Held):
+class ScepticStatistics(FieldArrays):
     """All that a batch of sceptics has learnt."""
 
     model: Model
@@ -129,7 +130,7 @@ class Beliefs(Held):
 
 
 @dataclass(kw_only=True, eq=False)
-class Sceptic(Policy[Beliefs]):
+class Sceptic(Policy[ScepticStatistics]):
     """One policy for when neither the corruption nor the attack is known. Ours, without a regret bound.
 
     It estimates sharply, with weights 1/σ², from the rewards that do not contradict its model, and explores bluntly. A
@@ -142,7 +143,7 @@ class Sceptic(Policy[Beliefs]):
     >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], sigma=0.1)
     >>> policy.update(decision, reward=0.7)
     >>> decision.info
-    SoFar(contradictions=0, restarts=0, audits=0)
+    ScepticCounts(contradictions=0, restarts=0, audits=0)
     """
 
     delta: float = 0.05
@@ -154,16 +155,16 @@ class Sceptic(Policy[Beliefs]):
     cost = 2.0
     info_counts = True
 
-    def start(self) -> Beliefs:
+    def start(self) -> ScepticStatistics:
         self.insurance = share("insurance", self.insurance)
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
         setting = self.constants(self.delta, (self.noise_range + 1.0) / self.dim**0.5)  # with the paper's floor
-        self.width = radius.Table(partial(radius.alpha, setting, corruption=0.0), self.radius_scale)
+        self.radii = radius.Table(partial(radius.alpha, setting, corruption=0.0), self.radius_scale)
         self.few = max(1.0, _FEW / self.dim)
         self.blunt_lam = self.lam / self.few**2
         self._jitter = self.own_stream(key=1)
         first = _INSURED / self.insurance if self.insurance > 0.0 else _LATER
-        return Beliefs(
+        return ScepticStatistics(
             model=Model.new(self.batch, self.dim, self.lam, self.blunt_lam),
             old=Model.new(self.batch, self.dim, self.lam, self.blunt_lam),
             noise=np.full(self.batch, _MEDIAN),
@@ -181,15 +182,15 @@ class Sceptic(Policy[Beliefs]):
         """What it explores by: the blunt ellipsoid around a centre that is mostly the sharp estimate."""
         model = self.stats.model
         center = model.sharp.mean + _NAIVE * (model.blunt.mean - model.sharp.mean)
-        return Ellipsoid.from_root(center, model.blunt.root, self.width(self.t))
+        return Ellipsoid.from_root(center, model.blunt.root, self.radii(self.t))
 
     def estimate(self) -> Ellipsoid:
         """The sharp estimate, with the width that it explores by."""
-        return self.copied(Ellipsoid.around(self.stats.model.sharp, self.width(self.t)))
+        return self.copied(Ellipsoid.around(self.stats.model.sharp, self.radii(self.t)))
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
         stats = self.stats
-        told = SoFar(stats.contradictions.copy(), stats.restarts.copy(), stats.audits.copy())
+        told = ScepticCounts(stats.contradictions.copy(), stats.restarts.copy(), stats.audits.copy())
         return Search(optimise(actions, self.confidence(level)), told)
 
     def weights(self, sigma: Floats) -> Floats:
@@ -220,7 +221,7 @@ class Sceptic(Policy[Beliefs]):
     # The noise.
 
     def _caution(self, actions: Floats, spread: Floats) -> Floats:
-        """What remains of an observation's weight: less where it could move the estimate far and a lie be noise."""
+        """A factor for the weight: smaller where an observation could move the estimate far and a lie be noise."""
         far = np.maximum(self.stats.model.sharp.widths(actions), TINY)
         bound = _LEVERAGE * self.action_bound * self.parameter_bound
         return np.maximum(np.minimum(1.0, bound / far), self._plain(spread))

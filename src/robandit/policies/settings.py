@@ -1,4 +1,4 @@
-"""What the settings mean that several policies share, and how each is checked: once, when a policy is made."""
+"""The settings that policies share: what each means, and how it is checked when a policy is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Rule(NamedTuple):
 
     meaning: str
     read: Callable[[str, Any], Any]
-    """Gives the value as the policy keeps it, or an error that names it."""
+    """Returns the checked value, or raises an error that names the setting."""
     optional: bool = False
     """Whether it may be None."""
 
@@ -49,7 +49,7 @@ SETTINGS: dict[str, Rule] = {
         optional=True,
     ),
     "sigma_floor": Rule(
-        "The least standard deviation σ̄ by which an observation is weighted; the paper's by default.",
+        "The least standard deviation σ̄ by which an observation is weighted; by default the policy's own paper has it.",
         not_negative,
         optional=True,
     ),

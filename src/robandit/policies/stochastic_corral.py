@@ -11,8 +11,16 @@ import numpy as np
 from robandit.arrays import Bools, Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.inputs import integer
-from robandit.policies.base import Policy, Search
-from robandit.policies.master import BaseRadii, Bases, base_corruptions, draw, mixed_chances, optimistic_shares
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.master import (
+    BaseStatistics,
+    base_corruptions,
+    base_radii,
+    draw,
+    mixed_chances,
+    optimistic_shares,
+)
 from robandit.policies.parts import Levels, SigmaBar
 
 _STEPS = 100  # the most steps of the search for the multiplier; it takes about six
@@ -20,7 +28,7 @@ _CLOSE = 1e-14  # how close to one a sum of probabilities must come before they 
 
 
 @dataclass(kw_only=True)
-class Past(Bases):
+class CorralStatistics(BaseStatistics):
     """The bases with some of their past selves, and what CORRAL thinks of them."""
 
     p: Floats
@@ -38,16 +46,16 @@ class Past(Bases):
 
 
 @dataclass(kw_only=True, eq=False)
-class StochasticCorral(Policy[Past]):
-    """CORRAL (Agarwal et al. 2017) over smoothed bases (Pacchiano et al. 2020), as in the paper's section 7.
+class StochasticCorral(Policy[CorralStatistics]):
+    """CORRAL (Agarwal et al. 2017) over smoothed bases (Pacchiano et al. 2020), as in the paper's section 8.
 
     Each of its rounds takes two. In step 1 a base that is drawn plays and learns; in step 2 it plays once more as one
     of its past selves, uniformly drawn, and from that reward the master learns, by mirror descent with a log-barrier. A
     `level` beyond M means step 2 of base level − M. Assumes no knowledge of the corruption, and decision sets that are
-    drawn independently; regret Õ(C²d²R√T) by the paper's section 7. Of the past selves a uniform sample of
+    drawn independently; regret Õ(C²d²R√T) by the paper's section 8. Of the past selves a uniform sample of
     ``snapshots`` is kept: each draw is still uniform on the past, but draws of different rounds are not independent.
-    The published factor 2 on the loss is left to the rate. Losses are weighted by the probabilities at the time of
-    learning: feedback should come promptly.
+    We omit the published factor 2 on the loss; the rate absorbs it. Losses are weighted by the probabilities at the
+    time of learning: feedback should come promptly.
     """
 
     horizon: int
@@ -61,19 +69,19 @@ class StochasticCorral(Policy[Past]):
 
     cost = 2.0
 
-    def start(self) -> Past:
+    def start(self) -> CorralStatistics:
         self.snapshots = integer("snapshots", self.snapshots, least=1)
         self.sigma_bar = SigmaBar(self.sigma_floor, default=(self.noise_range + 1.0) / self.dim**0.5)
         self.sigma_floor = self.sigma_bar.floor
         told = self.base_corruptions = base_corruptions(self.base_corruptions, self.horizon)
-        self.base_radii = BaseRadii(self.constants(self.delta, self.sigma_floor), told, self.radius_scale)
+        self.base_radii = base_radii(self.constants(self.delta, self.sigma_floor), told, self.radius_scale)
         self.layout = Levels(len(told), self.batch)
         rounds = max(2, ceil(self.horizon / 2))
         self.mix, self.raised = 1.0 / rounds, exp(1.0 / log(rounds))  # γ and β
         self._slots, self._selves = self.own_stream(key=1), self.own_stream(key=2)
         shape, past = (self.batch, len(told)), self.snapshots * self.layout.size
-        return Past(
-            ridge=self.ridge(rows=self.layout.size),
+        return CorralStatistics(
+            ridge=self.new_ridge(rows=self.layout.size),
             counts=np.zeros(self.layout.size, np.int64),
             p=np.full(shape, 1.0 / len(told)),
             rate=np.full(shape, sqrt(len(told) / self.horizon)),
@@ -96,14 +104,14 @@ class StochasticCorral(Policy[Past]):
 
     def probabilities(self) -> Floats:
         """The probability with which each base is drawn, (M,); in a batch (B, M)."""
-        return self._odds()[0] if self._single else self._odds()
+        return self.unbatched(self._base_chances())
 
-    def _odds(self) -> Floats:
+    def _base_chances(self) -> Floats:
         return (1.0 - self.mix) * self.stats.p + self.mix / self.bases
 
     def draw_level(self, uniform: Floats) -> Ints:
         again = self.stats.again
-        return np.where(again > 0, again + self.bases, draw(self._odds(), uniform))
+        return np.where(again > 0, again + self.bases, draw(self._base_chances(), uniform))
 
     def confidence(self, level: Ints) -> Ellipsoid:
         """The ellipsoids by which these bases act: their present one, or in step 2 one of the past."""
@@ -118,7 +126,7 @@ class StochasticCorral(Policy[Past]):
 
     def _present(self, base: Ints) -> Ellipsoid:
         rows = self.layout.rows(base, self.rows)
-        return Ellipsoid.around(self.stats.ridge, self.base_radii(base, self.stats.counts[rows] + 1), rows)
+        return Ellipsoid.around(self.stats.ridge, self.base_radii(self.stats.counts[rows] + 1, base - 1), rows)
 
     def _kept(self, base: Ints) -> Ints:
         """How many past selves of these bases there are, (B,)."""
@@ -137,7 +145,7 @@ class StochasticCorral(Policy[Past]):
         return now
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        first = mixed_chances(self._odds(), actions, self._present)
+        first = mixed_chances(self._base_chances(), actions, self._present)
         base = np.maximum(self.stats.again, 1)
         kept, second = self._kept(base), np.zeros(first.shape)
         for snapshot in range(self.snapshots):
@@ -168,15 +176,15 @@ class StochasticCorral(Policy[Past]):
         which = which & (slot < self.snapshots)
         rows, now = (slot * self.layout.size + place)[which], place[which]
         stats.past_root[rows], stats.past_mean[rows] = stats.ridge.root[now], stats.ridge.mean[now]
-        stats.past_radius[rows] = self.base_radii(base, number)[which]
+        stats.past_radius[rows] = self.base_radii(number, base - 1)[which]
 
     def _step(self, base: Ints, loss: Floats, which: Bools) -> None:
         """Mirror descent with the loss of the base that played, in these trials; and CORRAL's rule for the rates."""
         stats = self.stats
         losses = np.zeros(stats.p.shape)
-        losses[self.rows, base - 1] = loss / self._odds()[self.rows, base - 1]
+        losses[self.rows, base - 1] = loss / self._base_chances()[self.rows, base - 1]
         stats.p[which] = log_barrier_step(stats.p[which], stats.rate[which], losses[which])
-        inverse = 1.0 / self._odds()
+        inverse = 1.0 / self._base_chances()
         rare = which[:, None] & (inverse > stats.rho)
         stats.rho[rare] = 2.0 * inverse[rare]
         stats.rate[rare] *= self.raised

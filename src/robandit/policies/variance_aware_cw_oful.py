@@ -33,16 +33,16 @@ class VarianceAwareCWOFUL(Policy[Ridge]):
 
     def start(self) -> Ridge:
         floor = self.noise_range / self.horizon**0.5
-        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, fixed_radius=self.radius)
         self.sigma_floor = self.sigma_bar.floor
         lies = total_lies(self.corruption, self.noise_range, self.horizon)
         self.slope = (self.noise_range + lies) / self.dim**0.5
         theory = partial(radius.variance_aware_cw_oful, self.constants(self.delta, self.sigma_floor), corruption=lies)
-        self.width = Radius(theory, self.radius_scale, self.radius)
-        return self.ridge()
+        self.radii = Radius(theory, self.radius_scale, self.radius)
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.t))
+        return Ellipsoid.around(self.stats, self.radii(self.t))
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0

@@ -28,14 +28,14 @@ class WeightedOFUL(Policy[Ridge]):
 
     def start(self) -> Ridge:
         floor = self.noise_range / self.dim**0.5
-        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, divides=self.radius is None)
+        self.sigma_bar = SigmaBar(self.sigma_floor, default=floor, fixed_radius=self.radius)
         self.sigma_floor = self.sigma_bar.floor
         theory = partial(radius.weighted_oful, self.constants(self.delta, self.sigma_floor))
-        self.width = Radius(radius.Table(theory), self.radius_scale, self.radius)
-        return self.ridge()
+        self.radii = Radius(radius.Table(theory), self.radius_scale, self.radius)
+        return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:
-        return Ellipsoid.around(self.stats, self.width(self.t))
+        return Ellipsoid.around(self.stats, self.radii(self.t))
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0

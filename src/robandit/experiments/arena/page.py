@@ -28,7 +28,7 @@ from robandit.experiments.arena.times import Times
 from robandit.experiments.intervals import geometric_ratio, plus_minus, ratio_words
 from robandit.experiments.tune import SEED, Tuned
 from robandit.figures import tables
-from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
+from robandit.figures.html import Block, CommandBlock, Facts, Grid, Picture, Section, Text, page
 from robandit.figures.numbers import span, two_digits
 from robandit.lab.summary import Case
 
@@ -121,7 +121,7 @@ def _block(block: Block) -> str:
     match block:
         case Text():
             return wrapped(block.text)
-        case Command():
+        case CommandBlock():
             return f"```\n{block.text}\n```"
         case Drawn():
             return wrapped(f"![{block.caption}]({block.name})")
@@ -345,7 +345,7 @@ def _settings(story: Story) -> Section:
         facts[f"policy {label}"] = _plain(settings)
     if story.entrants.missing:
         facts["not in this version"] = ", ".join(story.entrants.missing)
-    return Section("Settings", [Facts(facts), Command(story.command)])
+    return Section("Settings", [Facts(facts), CommandBlock(story.command)])
 
 
 def _plain(entry: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from robandit.errors import ConfigError
 from robandit.experiments.paper import figure1
 from robandit.experiments.tune import SEED, sensitivity, shipped
-from robandit.figures.html import Command, Facts, Grid, Picture, Section, Text, Verdicts, page
+from robandit.figures.html import CommandBlock, Facts, Grid, Picture, Section, Text, Verdicts, page
 from robandit.figures.pictures import level_use, regret_against_corruption, regret_curves
 from robandit.lab.results import Result, read
 
@@ -37,14 +37,14 @@ def _scales(result: Result) -> dict[str, float]:
     return {entry["label"]: entry.get("radius_scale", 1.0) for entry in result.config["policies"]}
 
 
-def _command(result: Result) -> Command:
+def _command(result: Result) -> CommandBlock:
     """The command that makes this result. It does not know of a file of radius scales."""
     config, world = result.config, result.config["environments"][0]
     flips = ",".join(str(attack["rounds"]) for attack in config["attacks"])
     theory = " --radius theory" if set(_scales(result).values()) == {1.0} else ""
     size = f"--dim {world['dim']} --actions {world['actions']} --flips {flips}"
     numbers = f"--trials {config['trials']} --rounds {config['rounds']} --seed {config['seed']}"
-    return Command(f"robandit paper figure1 {numbers} {size}{theory}")
+    return CommandBlock(f"robandit paper figure1 {numbers} {size}{theory}")
 
 
 def _panels(result: Result) -> Section:
@@ -89,7 +89,11 @@ def _tuning() -> Section:
     )
     return Section(
         "Tuning",
-        [Text(words), Picture(sensitivity(tuned), "Regret against the radius scale."), Command("robandit paper tune")],
+        [
+            Text(words),
+            Picture(sensitivity(tuned), "Regret against the radius scale."),
+            CommandBlock("robandit paper tune"),
+        ],
     )
 
 
@@ -112,7 +116,7 @@ def _theory(path: Path) -> Section:
     if not path.exists():
         return Section(
             "The theorems as numbers",
-            [Text("There is no verify.json here. This command makes it:"), Command("robandit paper verify")],
+            [Text("There is no verify.json here. This command makes it:"), CommandBlock("robandit paper verify")],
         )
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     rows = [(row["claim"], row["verdict"], row["evidence"]) for row in found["rows"]]
@@ -122,11 +126,11 @@ def _theory(path: Path) -> Section:
         "or the left side of an inequality over the right. No estimate was farther from μ* than "
         f"{found['largest ratio']:.3f} of its radius, which shows how wide the theory's radii are. {found['monitor']}"
     )
-    return Section("The theorems as numbers", [Text(words), Verdicts(rows), Command(found["command"])])
+    return Section("The theorems as numbers", [Text(words), Verdicts(rows), CommandBlock(found["command"])])
 
 
 def _variance(path: Path) -> Section:
-    command = Command("robandit paper variance")
+    command = CommandBlock("robandit paper variance")
     if not path.exists():
         return Section(
             "What knowing the variance gains", [Text("There is no variance.md here. This command makes it:"), command]

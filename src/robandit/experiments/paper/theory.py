@@ -150,7 +150,7 @@ class Lemma:
 
 
 class Watcher:
-    """Checks the lemmas of the paper's section 6 on Multi-level weighted OFUL at scale 1.
+    """Checks the lemmas of the paper's section 7 on Multi-level weighted OFUL at scale 1.
 
     ``corruption`` is the true C (B,) of eq. (def:corruption), or a bound on it. ``shrink`` multiplies every radius
     here, and none of the policy's. Rewards must arrive at once, and decision sets must be finite.
@@ -225,7 +225,7 @@ class Watcher:
         offered, level = actions[rows], self.lowest[rows]
         along = offered @ policy.stats.ridge.root[rows]
         lengths = np.sqrt(np.vecdot(along, along))  # ‖a‖_{Σ_t⁻¹}, (n, K)
-        best = policy.cascade(offered, level, rows)[0].maximisers
+        best = policy.best_in_cascade(offered, level, rows)[0].maximisers
         assert best is not None
         other = np.where(best, lengths, np.inf).min(axis=1)
         played = lengths[np.arange(rows.size), decision.index[rows]]

@@ -16,7 +16,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
 
 import robandit
-from robandit.figures.html import Block, Command, Facts, Grid, Picture, Section, Text, page
+from robandit.figures.html import Block, CommandBlock, Facts, Grid, Picture, Section, Text, page
 from robandit.figures.pictures import FONT, WIDTH
 from robandit.logs.audit.auditing import SOURCES, Audit, AuditSettings
 from robandit.logs.audit.tables import examples, format_of
@@ -283,7 +283,7 @@ def _method(found: Audit) -> list[Block]:
         "chance of a false alarm": f"at most {settings.delta:g}, over all looks",
         "made by": f"robandit {robandit.__version__}",
     }
-    return [Text(words), Facts(facts), Command(_command(found))]
+    return [Text(words), Facts(facts), CommandBlock(_command(found))]
 
 
 def _shown(names: Sequence[str]) -> str:
