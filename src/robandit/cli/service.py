@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import uvicorn
 
     from robandit.service.looker import Looker
-    from robandit.service.stores.store import Store
 
 # serve
 
@@ -65,7 +64,7 @@ def _serve(options: Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
-    from robandit.service.stores.store import StoreError
+    from robandit.service.stores import StoreError, open_store
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys and not _is_loopback(options.host):
@@ -73,7 +72,7 @@ def _serve(options: Namespace) -> None:
     log_lines.start()
     looker = Looker()
     try:
-        hub = Hub(_open(options.store), look=looker)
+        hub = Hub(open_store(options.store), look=looker)
     except StoreError as error:
         raise ConfigError(str(error)) from None
     server = _server(options)
@@ -124,19 +123,6 @@ def _server(options: Namespace) -> uvicorn.Server:
             date_header=False,
         )
     )
-
-
-def _open(store: str) -> Store:
-    """Open the store of this name. No message shows its password."""
-    if not store.startswith(("postgresql://", "postgres://")):
-        from robandit.service.stores.sqlite import SQLiteStore
-
-        return SQLiteStore(store)
-    try:
-        from robandit.service.stores.postgres import PostgresStore
-    except ModuleNotFoundError:
-        raise ConfigError("a store in PostgreSQL needs: pip install 'robandit[postgres]'") from None
-    return PostgresStore(store)
 
 
 def _is_loopback(host: str) -> bool:

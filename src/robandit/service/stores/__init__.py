@@ -11,6 +11,8 @@ To add a store, write a class that has the methods of `store.Store`, make `open_
 
 from robandit.service.stores.store import Store, StoreError
 
+__all__ = ["Store", "StoreError", "open_store"]
+
 
 def open_store(url: str) -> Store:
     """Open the store at a URL (``postgresql://USER@HOST/DATABASE``) or in an SQLite file. Errors show no password."""
