@@ -106,6 +106,8 @@ class Policy(Configured, ABC, Generic[S]):
         if self.trials is not None:
             self.trials = len(self._numbers) if isinstance(self.trials, Integral) else self._numbers
         self._single, self.batch = self.trials is None, len(self._numbers)
+        # Arrays over the trials as a decision shows them: as they are, or a single trial's as plain values.
+        self._shown: Any = np.ndarray.item if self._single else np.asarray
         for item in fields(self):
             rule, value = SETTINGS.get(item.name), getattr(self, item.name)
             if rule is not None and not (rule.optional and value is None):
@@ -225,19 +227,22 @@ class Policy(Configured, ABC, Generic[S]):
         level = self.draw_level(draws[:, _LEVEL])
         search = self.search(offered, level)
         index, explored = self._pick(offered, search.optimum, draws)
-        columns: dict[str, NDArray[Any]] = {
-            "index": index,
-            "sigma": spread[self.rows, index] if spread.ndim == 2 else spread.copy(),
-            "value": search.optimum.values,
-            "level": level if search.level is None else search.level,
-            "explored": explored,
-            "certified": search.optimum.certified,
-        }
-        if propensity:
-            columns["propensity"] = self._propensities(offered, search)[self.rows, index]
-        self._round += 1
         action = offered[self.rows, index] if isinstance(offered, np.ndarray) else search.optimum.points
-        return self._decision(action, columns, search.info)
+        chances = self._propensities(offered, search)[self.rows, index] if propensity else None
+        self._round += 1
+        shown = self._shown
+        return Decision(
+            round=self._round,
+            action=self.unbatched(action),
+            index=shown(index),
+            sigma=shown(spread[self.rows, index] if spread.ndim == 2 else spread.copy()),
+            value=shown(search.optimum.values),
+            level=shown(level if search.level is None else search.level),
+            explored=shown(explored),
+            certified=shown(search.optimum.certified),
+            propensity=None if chances is None else shown(chances),
+            info=search.info and search.info._make(map(shown, search.info)),
+        )
 
     def update(
         self,
@@ -334,15 +339,6 @@ class Policy(Configured, ABC, Generic[S]):
 
     # Internals.
 
-    def _decision(self, action: Floats | None, columns: Mapping[str, NDArray[Any]], info: Any) -> Decision:
-        """A decision of the last round: arrays over the batch, or plain values for a single trial."""
-        assert action is not None
-        if not self._single:
-            return Decision(round=self._round, action=action, info=info, **columns)
-        told = info._make([array.item() for array in info]) if info else info
-        plain = {name: array.item() for name, array in columns.items()}
-        return Decision(round=self._round, action=action[0], info=told, **plain)
-
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"updates": self._updates, **self.stats.arrays()}
 
@@ -380,7 +376,8 @@ class Policy(Configured, ABC, Generic[S]):
         if self.clip_rewards:
             rewards = np.minimum(np.maximum(rewards, -self.reach), self.reach)
         self.learn(actions, rewards, weights if keep is None else weights * keep, level)
-        self._updates += 1 if keep is None else keep
+        updates = self._updates  # in place, which spares a call of __setattr__ in every round
+        updates += 1 if keep is None else keep
 
     def _propensities(self, offered: Floats | Region, search: Search | None = None) -> Floats:
         if not isinstance(offered, np.ndarray):

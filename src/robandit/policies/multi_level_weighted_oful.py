@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,7 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
 
     # What it keeps.
 
-    @property
+    @cached_property
     def levels(self) -> int:
         """ℓ_max = ⌈log₂ 2T⌉."""
         return (2 * self.horizon - 1).bit_length()  # Algorithm 2 (alg:1), line 1
