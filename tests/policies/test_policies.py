@@ -616,3 +616,41 @@ def test_a_set_that_cannot_change_is_checked_once_and_any_other_always() -> None
     owner[0, 0] = np.nan  # through the back door
     with pytest.raises(ValueError, match="actions must be finite"):
         policy.choose(view)
+
+
+oful: Any = robandit.OFUL  # as callers without a type checker see them
+robust: Any = robandit.RobustWeightedOFUL
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (TypeError, r"OFUL takes keywords only: OFUL\(dim=…, noise_range=…\)", lambda: oful(3, 0.5)),
+        (TypeError, "OFUL has no setting 'dims'; did you mean 'dim'", lambda: oful(dims=3, noise_range=0.5)),
+        (TypeError, "update needs the Decision that choose gave, .* got 0", lambda: plain_oful().update(0, 1.0)),
+        (
+            ValueError,
+            "level must lie in 1 … 5, got 0: is this decision another policy's",
+            lambda: robandit.MultiLevelWeightedOFUL(dim=2, noise_range=0.5, horizon=9).update(
+                plain_oful().choose([[1.0, 0.0]]), 1.0
+            ),
+        ),
+        (
+            ValueError,
+            "the decision's action has shape",
+            lambda: robandit.OFUL(dim=3, noise_range=0.5).update(plain_oful().choose([[1.0, 0.0]]), 1.0),
+        ),
+        (
+            ValueError,
+            "RobustWeightedOFUL must be told corruption, got None; MultiLevelWeightedOFUL need not be",
+            lambda: robust(dim=2, noise_range=0.5, corruption=None),
+        ),
+    ],
+)
+def test_mistakes_get_a_sentence(error: type[Exception], message: str, call: Any) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def plain_oful() -> Any:
+    return robandit.OFUL(dim=2, noise_range=0.5, seed=1)
