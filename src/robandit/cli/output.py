@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robandit.cli.options import engine_of
-from robandit.files import save_file
+from robandit.files import Contents, save_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,9 +34,9 @@ def carry_out(config: Mapping[str, Any], name: str, options: Namespace) -> tuple
     return run, engine.carry_out(run, path, engine=engine_of(options), force=options.force, say=say)
 
 
-def save(path: Path, data: bytes, *, force: bool) -> None:
+def save(path: Path, contents: Contents, *, force: bool) -> None:
     """Save a file and say where, unless the same is there already."""
-    if save_file(path, data, force=force):
+    if save_file(path, contents, force=force):
         say(path)
 
 
