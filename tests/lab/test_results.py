@@ -20,7 +20,7 @@ from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
-from robandit.lab.summary import summary
+from robandit.lab.summary import last_round, summary
 
 CONFIG: dict[str, Any] = {
     "policies": [
@@ -128,6 +128,36 @@ def test_batch_and_workers_change_no_byte(batch: int, workers: int, tmp_path: Pa
     assert [item.name for item in tmp_path.iterdir()] == ["run.parquet"]  # nothing else is left
 
 
+def test_a_piece_that_is_damaged_during_the_run_is_noticed(
+    tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, finish = tmp_path / "run.parquet", results.Workspace.finish
+
+    def damaging(self: results.Workspace, *, replace: bool) -> None:
+        piece = pieces(path)[2]
+        piece.write_bytes(piece.read_bytes()[:-1])
+        finish(self, replace=replace)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(results.Workspace, "finish", damaging)
+        with pytest.raises(OSError, match="damaged during the run; start it again"):
+            carry_out(Run.read(CONFIG), path, engine=Engine(workers=1, batch=3))
+    assert not path.exists() and [item.name for item in tmp_path.iterdir()] == ["run.parquet.parts"]
+    redone = worked_on(monkeypatch)
+    carry_out(Run.read(CONFIG), path, engine=ALONE)
+    assert path.read_bytes() == undisturbed and redone == [2]
+
+
+def test_what_a_kill_leaves_while_the_pieces_are_put_together_is_cleared_up(
+    tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.parquet"
+    stopped(path, 5, monkeypatch)
+    (path.with_name(path.name + ".parts") / "whole.draft").write_bytes(b"half a result")
+    carry_out(Run.read(CONFIG), path, engine=ALONE)
+    assert path.read_bytes() == undisturbed and [item.name for item in tmp_path.iterdir()] == ["run.parquet"]
+
+
 @pytest.mark.parametrize("after", [0, 1, 5, 8])
 def test_a_stopped_run_goes_on_and_ends_the_same(
     after: int, tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
@@ -232,6 +262,10 @@ def test_reading_something_else_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a result of robandit"):
         results.read(path)
     pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(ValueError, match="not a result of robandit"):
+        results.read(path)
+    with path.open("wb") as file:
+        results.write(file, [], [results.SCHEMA], {})
     with pytest.raises(ValueError, match="not a result of robandit"):
         results.read(path)
     with pytest.raises(FileNotFoundError):
@@ -342,7 +376,9 @@ def test_a_file_system_without_links(tmp_path: Path, undisturbed: bytes, monkeyp
 
 def test_a_result_of_format_3_is_still_read_summarised_and_drawn(tmp_path: Path) -> None:
     path = Path(__file__).with_name("data") / "format-3.parquet"
-    table = results.read(path).table
+    result = results.read(path)
+    table = result.table
+    assert result.last_round().equals(last_round(table))
     assert {"empty", "cascade", "contradictions", "restarts", "audits"} < set(table.column_names)
     (curves,) = summary(table).values()
     assert sorted(curve.trials for curve in curves.values()) == [2, 2, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from robandit.cli.command import Command, CommandGroup
@@ -57,7 +58,7 @@ def _race(options: Namespace) -> None:
     for number, world in enumerate(entrants.environments, 1):
         configs.append(race.config(entrants, world, tuned[world].scales, **sizes))
         results.append(carry_out(configs[-1], f"arena-{number}", options)[1])
-    save(options.out / "arena.parquet", race.together(results), force=options.force)
+    save(options.out / "arena.parquet", partial(race.write_together, results), force=options.force)
     _tell(entrants, tuned, configs, results, options)
 
 
@@ -68,7 +69,7 @@ def _tuned_in(entrants: Entrants, world: str, name: str, options: Namespace) -> 
 
     config = race.tuning_config(entrants, world, rounds=options.rounds, trials=options.tune_trials)
     run, result = carry_out(config, name, options)
-    return tune(result.table, run.plain(), race.grids(entrants), "mean")
+    return tune(result.last_round(), run.plain(), race.grids(entrants), "mean")
 
 
 def _tell(
@@ -126,7 +127,7 @@ def _sweep(options: Namespace) -> None:
     found: Cells = {}
     for number, cell in enumerate([*sweep.CELLS, *(sweep.LONG if options.long else ())], 1):
         config = sweep.config(cell, trials=options.trials, seed=options.seed)
-        found |= race.cells(carry_out(config, f"sweep-{number}", options)[1].table)
+        found |= race.cells(carry_out(config, f"sweep-{number}", options)[1].last_round())
     long = " --long" if options.long else ""
     text = sweep.text(found, f"robandit arena sweep --trials {options.trials} --seed {options.seed}{long}")
     save(options.out / "sweep.csv", sweep.as_csv(found).encode(), force=options.force)
@@ -148,8 +149,9 @@ def _insurance(options: Namespace) -> None:
     from robandit.experiments.arena import insurance
 
     _, result = carry_out(insurance.config(**sizes_of(options)), "insurance", options)
-    save_figure(options.out / "insurance.png", insurance.picture(result.table), force=options.force)
-    text = "\n".join(markdown(*insurance.rows(result.table))) + "\n"
+    table = result.last_round()
+    save_figure(options.out / "insurance.png", insurance.picture(table), force=options.force)
+    text = "\n".join(markdown(*insurance.rows(table))) + "\n"
     save(options.out / "insurance.md", text.encode(), force=options.force)
     print(text)
 

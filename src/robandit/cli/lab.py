@@ -79,7 +79,7 @@ def _simulate(options: Namespace) -> None:
     start = time.perf_counter()
     result = carry_out(run, options.out, engine=engine, force=options.force, say=say)
     seconds = time.perf_counter() - start
-    print("\n".join(_summary_lines(result.table)))
+    print("\n".join(_summary_lines(result.last_round())))
     print(f"{run.size:,} rounds in {seconds:.1f} s, saved in {options.out}")
 
 
@@ -98,7 +98,7 @@ def _run_of(options: Namespace) -> Run:
 
 
 def _summary_lines(table: Table) -> list[str]:
-    """The regret at the end of each policy in each scenario, with the corruption that was realised and proved."""
+    """The regret of each policy in each scenario in the last round, with the corruption realised and proved."""
     from robandit.figures.tables import text
     from robandit.lab.summary import proofs, summary
 

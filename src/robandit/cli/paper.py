@@ -62,7 +62,7 @@ def _tune(options: Namespace) -> None:
     base = sizes_of(options) | figure1.world(options.dim, options.actions, options.flips)
     grids = dict.fromkeys(policies, options.grid)
     run, result = carry_out(grid_config(base | {"checkpoints": 2}, policies, grids), "tune", options)
-    tuned = tune(result.table, run.plain(), grids, options.objective)
+    tuned = tune(result.last_round(), run.plain(), grids, options.objective)
     save(options.out / "scales.json", tuned.to_json().encode(), force=options.force)
     save_figure(options.out / "tune.png", sensitivity(tuned), force=options.force)
     for policy, scale in tuned.scales.items():
@@ -161,9 +161,9 @@ def _variance(options: Namespace) -> None:
     sizes = sizes_of(options)
     config = variance.tuning_config(**sizes | {"seed": SEED})
     _, result = carry_out(config, "variance-tune", options)
-    scales = variance.choose(result.table)
+    scales = variance.choose(result.last_round())
     _, result = carry_out(variance.config(scales, **sizes), "variance", options)
-    text = "\n".join(markdown(*variance.rows(result.table, scales))) + "\n"
+    text = "\n".join(markdown(*variance.rows(result.last_round(), scales))) + "\n"
     save(options.out / "variance.md", text.encode(), force=options.force)
     print(text)
 

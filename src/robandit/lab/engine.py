@@ -124,7 +124,8 @@ def carry_out(
     """Carry out a run, or the rest of it, and save its table at ``out``.
 
     A run that was stopped is continued, and one that is complete is read. Anything else at ``out`` is an error, unless
-    ``force`` replaces it. ``say`` is called with messages for the user.
+    ``force`` replaces it. ``say`` is called with messages for the user. The table is not held in memory: finished
+    pieces are on disk, and the result reads its rows when it is asked for them.
     """
     if out.is_dir() or not out.name:
         raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
@@ -136,24 +137,23 @@ def carry_out(
         return read(out)
     with engine.started() as workers, workspace.open(engine.batch or _good_batch(run, workers), force=force) as batch:
         tasks = run.tasks(batch)
-        tables = _load(run, tasks, workspace, say)
-        left = {number: task for number, task in enumerate(tasks) if tables[number] is None}
+        done = _done(run, tasks, workspace, say)
+        left = {number: task for number, task in enumerate(tasks) if number not in done}
         with _bar(run, left, workspace.meter) as meter:
             for number, trace in engine.results(left, workers, meter):
-                tables[number] = tabulate(tasks[number], trace)
-                workspace.save(number, tables[number])
-        workspace.finish(tables, replace=force)
+                workspace.save(number, tabulate(tasks[number], trace))
+        workspace.finish(replace=force)
     return read(out)
 
 
-def _load(run: Run, tasks: Sequence[Task], workspace: Workspace, say: Say) -> list[Any]:
-    """The table of each task that was finished before, and None for each of the others."""
+def _done(run: Run, tasks: Sequence[Task], workspace: Workspace, say: Say) -> set[int]:
+    """The numbers of the tasks that were finished before."""
     rows = [len(checkpoints(run.rounds, run.checkpoints)) * task.size // run.rounds for task in tasks]
-    tables, damaged = workspace.load(rows)
-    left = sum(table is None for table in tables)
-    if left < len(tasks) or damaged:
+    done, damaged = workspace.find(rows)
+    if done or damaged:
+        left = len(tasks) - len(done)
         say(f"going on with {left} of {len(tasks)} pieces" + (f"; {damaged} were damaged" if damaged else ""))
-    return tables
+    return done
 
 
 def _good_batch(run: Run, workers: int) -> int:

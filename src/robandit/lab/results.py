@@ -1,6 +1,7 @@
 """What a run leaves behind: a tidy table, saved as Parquet with its configuration inside.
 
 While a run goes on, its finished pieces lie in a folder beside the result. A run that was killed finds them there.
+Neither the pieces nor the result are ever in memory all at once, unless someone asks for the whole table.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import robandit
@@ -30,6 +34,7 @@ except ImportError:  # not on Windows, where two runs into the same file are not
 
 _FORMAT = 4
 _KEY = b"robandit"
+_ROWS = 1 << 17  # of a row group: some 30 MB in memory
 
 SCHEMA = pa.schema(
     {
@@ -58,36 +63,50 @@ such columns for every policy.
 """
 
 
-class Result(NamedTuple):
-    """A run's table and what it was made from."""
+@dataclass(frozen=True)
+class Result:
+    """A saved run. Its rows stay in the file until they are asked for."""
 
-    table: pa.Table
+    path: Path
     config: dict[str, Any]
+    """The configuration that it was made from."""
     version: str
+    """The version of robandit that made it."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns."""
+        return pq.read_schema(self.path).remove_metadata()
+
+    @property
+    def table(self) -> pa.Table:
+        """All rows. Those of a very large run do not fit in memory; the last round or the row groups do."""
+        return pq.read_table(self.path).replace_schema_metadata(None)
+
+    def last_round(self) -> pa.Table:
+        """The rows of the last round: one for each policy, scenario and trial."""
+        last = pc.field("round") == self.config["rounds"]
+        return pa.concat_tables(group.filter(last) for group in self.row_groups())
+
+    def row_groups(self) -> Iterator[pa.Table]:
+        """All rows, in order, a bounded number at a time."""
+        with pq.ParquetFile(self.path) as file:
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number).replace_schema_metadata(None)
 
 
 def tabulate(task: Task, trace: Trace) -> pa.Table:
     """The rows of one task: trial by trial, each in the order of its checkpoints."""
-    lanes = [(world, attack, trial) for world, attack, trials in task.scenarios for trial in trials]
-    times = len(trace.round)
-    attacks = [find("attacks", attack.kind)(**attack.settings) for _, attack, _ in lanes]
-    per_lane: dict[str, Sequence[Any]] = {
-        "policy": [task.policy.label] * len(lanes),
-        "environment": [world.label for world, _, _ in lanes],
-        "attack": [attack.label for _, attack, _ in lanes],
-        "strength": [attack.strength for attack in attacks],
-        "C": [attack.label for attack in attacks],
-        "trial": [trial for _, _, trial in lanes],
-    }
+    times, lanes = len(trace.round), sum(len(trials) for _, _, trials in task.scenarios)
     columns: dict[str, Any] = {
-        name: [value for value in values for _ in range(times)] for name, values in per_lane.items()
+        name: values.take(np.repeat(np.arange(lanes), times)) for name, values in _lanes(task).items()
     }
-    columns["round"] = np.tile(trace.round, len(lanes))
+    columns["round"] = np.tile(trace.round, lanes)
     for name, column in zip(Trace._fields[1:-2], trace[1:-2], strict=True):
         columns[name] = column.T.ravel()
     columns["proved"] = pa.array(columns["proved"], from_pandas=True)  # which reads NaN as null
     levels = trace.level_use.shape[2]
-    ends = np.arange(len(lanes) * times + 1, dtype=np.int32) * levels
+    ends = np.arange(lanes * times + 1, dtype=np.int32) * levels
     columns["level_use"] = pa.ListArray.from_arrays(ends, trace.level_use.transpose(1, 0, 2).ravel())
     table = pa.table(columns, schema=SCHEMA)
     for name, told in trace.info.items():
@@ -97,19 +116,52 @@ def tabulate(task: Task, trace: Trace) -> pa.Table:
     return table
 
 
-def stack(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables one below the other; a column that one of them has not got is null there."""
-    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+def _lanes(task: Task) -> dict[str, Any]:
+    """What is the same at all checkpoints of a trial, for each trial of a task."""
+    rows = []
+    for world, attack, trials in task.scenarios:
+        adversary = find("attacks", attack.kind)(**attack.settings)
+        scenario = task.policy.label, world.label, attack.label, adversary.strength, adversary.label
+        rows += [(*scenario, trial) for trial in trials]
+    columns = zip(SCHEMA.names, zip(*rows, strict=True), strict=False)
+    return {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns}
 
 
 def read(path: Path | str) -> Result:
     """A saved result."""
     try:
-        table = pq.read_table(path)
-        about = json.loads(table.schema.metadata[_KEY])
+        about = json.loads(pq.read_schema(path).metadata[_KEY])
+        return Result(Path(path), about["config"], about["version"])
     except (pa.ArrowInvalid, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a result of robandit: {error}") from error
-    return Result(table.replace_schema_metadata(None), about["config"], about["version"])
+
+
+def write(file: BinaryIO, tables: Iterable[pa.Table], schemas: Iterable[pa.Schema], about: Mapping[str, Any]) -> None:
+    """Write tables, one below the other, as one Parquet file with ``about`` inside.
+
+    A column that some of their ``schemas`` have not got is null there. The bytes depend on the rows alone, not on how
+    they were cut into tables, and no more than a row group and a table is in memory.
+    """
+    schema = pa.unify_schemas(list(schemas)).with_metadata({_KEY: json.dumps(about)})
+    repetitive = [field.name for field in schema if field.type != pa.float64()]  # a dictionary of the others is no help
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repetitive) as writer:
+        for group in _row_groups(tables, schema):
+            writer.write_table(group)
+
+
+def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows in groups of a fixed size, each in one chunk, because Parquet's pages end where a chunk ends."""
+    held, rows = [schema.empty_table()], 0
+    for table in tables:
+        held.append(table)
+        rows += table.num_rows
+        if rows >= _ROWS:
+            stacked = pa.concat_tables(held, promote_options="default")
+            full, rows = rows - rows % _ROWS, rows % _ROWS
+            yield from (stacked.slice(start, _ROWS).combine_chunks() for start in range(0, full, _ROWS))
+            held = [stacked.slice(full)]
+    if rows:
+        yield pa.concat_tables(held, promote_options="default").combine_chunks()
 
 
 def stamp(run: Run) -> dict[str, Any]:
@@ -141,6 +193,7 @@ class Workspace:
     def __init__(self, path: Path, run: Run) -> None:
         self._path, self._about = path, stamp(run)
         self._folder = path.with_name(path.name + ".parts")
+        self._whole: dict[int, tuple[Path, pa.Schema]] = {}
 
     @contextmanager
     def open(self, batch: int, *, force: bool) -> Iterator[int]:
@@ -200,39 +253,52 @@ class Workspace:
         """A file in which workers on this machine count their rounds."""
         return self._folder / "meter"
 
-    def load(self, rows: Sequence[int]) -> tuple[list[pa.Table | None], int]:
-        """The finished pieces, each of so many rows, with None where there is none; and how many were damaged."""
-        pieces = self._pieces()
-        tables = [
-            self._read(number, pieces[number], count) if number in pieces else None for number, count in enumerate(rows)
-        ]
-        return tables, len(pieces) - sum(table is not None for table in tables)
+    def find(self, rows: Sequence[int]) -> tuple[set[int], int]:
+        """The numbers of the finished pieces, each of so many rows, and how many were damaged and dropped."""
+        pieces, expected = self._pieces(), dict(enumerate(rows))
+        for number, piece in pieces.items():
+            file = self._open(number, piece)
+            if file is not None and _is_tidy(file, expected.get(number)):
+                self._whole[number] = piece, file.schema_arrow
+            else:
+                piece.unlink()
+        return set(self._whole), len(pieces) - len(self._whole)
 
-    def _read(self, number: int, piece: Path, rows: int) -> pa.Table | None:
+    def _open(self, number: int, piece: Path) -> pq.ParquetFile | None:
+        """A piece; None if it is not as it was saved."""
         data = piece.read_bytes()
-        if piece.name == self._name(number, data):
-            table = pq.read_table(pa.BufferReader(data))
-            if all(field in table.schema for field in SCHEMA) and table.num_rows == rows:
-                return table
-        piece.unlink()
-        return None
+        return pq.ParquetFile(pa.BufferReader(data)) if piece.name == self._name(number, data) else None
 
     def save(self, number: int, table: pa.Table) -> None:
         """Keep a finished piece. Once this returns, no crash loses it."""
-        data = _as_bytes(table)
-        write_file(self._folder / self._name(number, data), data)
+        sink = BytesIO()
+        write(sink, [table], [table.schema], {})
+        piece = self._folder / self._name(number, sink.getvalue())
+        write_file(piece, sink.getvalue())
+        self._whole[number] = piece, table.schema
 
     def _name(self, number: int, data: bytes) -> str:
         digest = hashlib.sha256(f"{number} {json.dumps(self._about)} ".encode() + data).hexdigest()
         return f"{number:06d}-{digest[:32]}.parquet"
 
-    def finish(self, tables: Sequence[pa.Table], *, replace: bool) -> None:
+    def finish(self, *, replace: bool) -> None:
         """Put the pieces together where the result belongs, and clear up."""
-        whole = stack(tables)  # whichever were read and whichever are new
+        schemas = [schema for _, (_, schema) in sorted(self._whole.items())]
         write_file(
-            self._path, _as_bytes(whole.replace_schema_metadata({_KEY: json.dumps(self._about)})), replace=replace
+            self._path,
+            lambda file: write(file, self._tables(), schemas, self._about),
+            replace=replace,
+            draft=self._folder / "whole.draft",  # not beside the result, where a killed run would leave it for ever
         )
         self._drop()
+
+    def _tables(self) -> Iterator[pa.Table]:
+        """The finished pieces in order, one at a time."""
+        for number, (piece, _) in sorted(self._whole.items()):
+            file = self._open(number, piece)
+            if file is None:
+                raise OSError(f"{piece} was damaged during the run; start it again, and this piece is done anew")
+            yield file.read()
 
     def tidy(self) -> None:
         """Remove what a run left that was killed while it cleared up; nothing of one that is going on."""
@@ -244,10 +310,9 @@ class Workspace:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _as_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    return bytes(sink.getvalue())
+def _is_tidy(file: pq.ParquetFile, rows: int | None) -> bool:
+    """Whether a piece has the columns of a result and so many rows."""
+    return file.metadata.num_rows == rows and all(field in file.schema_arrow for field in SCHEMA)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

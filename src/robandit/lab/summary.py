@@ -116,18 +116,24 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
 
 def proofs(table: Table) -> dict[Case, dict[str, Proof]]:
     """What a monitor proved about each policy in each scenario; empty if no monitor ran."""
-    lanes: dict[tuple[Case, str], dict[int, list[tuple[float, ...]]]] = {}
-    columns = [table[name].to_pylist() for name in (*KEYS, "policy", "trial", "lies", "c_play", "proved")]
-    for *key, policy, trial, lies, played, proved in zip(*columns, strict=True):
-        if proved is not None:
-            lanes.setdefault((Case(*key), policy), {}).setdefault(trial, []).append((lies, played, proved))
+    from pyarrow.compute import field, greater, multiply
+
+    group, amounts = [*KEYS, "policy"], ("lies", "c_play", "proved")
+    seen = table.select([*group, "trial", *amounts]).filter(field("proved").is_valid())
+    seen = seen.append_column("wrong", greater(seen["proved"], multiply(seen["c_play"], 1.0 + _ROUNDING)))
+    wanted = [*((name, "last") for name in amounts), ("wrong", "any")]
+    trials = seen.group_by([*group, "trial"], use_threads=False).aggregate(wanted)
+    trials = trials.append_column("alarm", greater(trials["proved_last"], 0.0))
+    wanted = [
+        ("trial", "count"),
+        ("alarm", "sum"),
+        ("wrong_any", "sum"),
+        *((f"{name}_last", "mean") for name in amounts),
+    ]
     found: dict[Case, dict[str, Proof]] = {}
-    for (case, policy), trials in lanes.items():
-        paths = np.array(list(trials.values()))  # (trials, checkpoints, 3)
-        wrong = (paths[:, :, 2] > paths[:, :, 1] * (1.0 + _ROUNDING)).any(axis=1)
-        alarms = paths[:, -1, 2] > 0.0
-        means: list[float] = paths[:, -1].mean(axis=0).tolist()
-        found.setdefault(case, {})[policy] = Proof(len(paths), int(alarms.sum()), int(wrong.sum()), *means)
+    for row in trials.group_by(group, use_threads=False).aggregate(wanted).to_pylist():
+        proof = Proof(*(row[f"{name}_{what}"] for name, what in wanted))
+        found.setdefault(Case(*(row[key] for key in KEYS)), {})[row["policy"]] = proof
     return found
 
 

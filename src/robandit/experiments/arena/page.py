@@ -81,7 +81,7 @@ def all_cells(results: Sequence[Result]) -> Cells:
     """The results in the scenarios of all worlds."""
     found: Cells = {}
     for result in results:
-        found |= cells(result.table)
+        found |= cells(result.last_round())
     return found
 
 

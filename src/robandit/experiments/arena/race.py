@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -209,20 +208,15 @@ def scales_json(tuned: Mapping[str, Tuned]) -> bytes:
     ).encode()
 
 
-def together(results: Sequence[Result]) -> bytes:
-    """The evaluations of all worlds as one Parquet file, which `robandit.lab.results.read` reads."""
-    import pyarrow.parquet as pq
-
-    from robandit.lab.results import stack
+def write_together(results: Sequence[Result], file: BinaryIO) -> None:
+    """Write the evaluations of all worlds as one Parquet file, which `robandit.lab.results.read` reads."""
+    from robandit.lab.results import write
 
     first = results[0].config
     whole = {**first, "environments": [world for one in results for world in one.config["environments"]]}
     whole["policies"] = {one.config["environments"][0]["label"]: one.config["policies"] for one in results}
     about = {"version": results[0].version, "config": whole}
-    table = stack([one.table for one in results])
-    sink = BytesIO()
-    pq.write_table(table.replace_schema_metadata({"robandit": json.dumps(about)}), sink, compression="zstd")
-    return sink.getvalue()
+    write(file, (rows for one in results for rows in one.row_groups()), [one.schema for one in results], about)
 
 
 # The scores.
