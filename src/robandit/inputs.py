@@ -128,6 +128,16 @@ def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: b
     return rewards
 
 
+def read_logged_rewards(rewards: ArrayLike, shape: tuple[int, int], *, single: bool) -> Floats:
+    """Read the rewards (B, n) of n logged rounds."""
+    array = as_floats("rewards", rewards)
+    if array.shape != (shape[1:] if single else shape):
+        raise ValueError(f"rewards must be one for each of the {shape[1]} actions, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"rewards must be finite, got {first_bad(array, np.isfinite(array))}")
+    return array.reshape(shape)
+
+
 def read_mask(mask: ArrayLike, batch: int) -> Bools:
     """Read which trials have a reward to learn from, (B,)."""
     array = np.asarray(mask)
@@ -139,8 +149,13 @@ def read_mask(mask: ArrayLike, batch: int) -> Bools:
 # Arrays.
 
 
+_FLOAT = np.dtype(float)
+
+
 def as_floats(name: str, value: ArrayLike) -> Floats:
     """Read an array of real numbers, as floats in C order."""
+    if type(value) is np.ndarray and value.dtype is _FLOAT and value.flags.c_contiguous:
+        return value  # the common case, made fast
     try:
         array = np.asarray(value)
     except ValueError as error:

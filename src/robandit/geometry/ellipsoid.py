@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robandit.arrays import ALL, Bools, Floats, Rows
+from robandit.arrays import ALL, Bools, Floats, Index, Rows, count_to
+from robandit.geometry.large_sets import LARGE, WidthBounds, best_of_many
 from robandit.geometry.ridge import Ridge
 from robandit.geometry.secular import maximise_in_ball
 
@@ -36,6 +37,7 @@ class Ellipsoid:
     root: Floats
     radius: Floats
     _precision: Floats | None
+    _bounds: WidthBounds | None = None  # of a regression that it is around, to search large sets by
 
     def __init__(self, center: ArrayLike, precision: ArrayLike, radius: ArrayLike) -> None:
         self.center = _finite("center", center)
@@ -55,18 +57,25 @@ class Ellipsoid:
 
     @classmethod
     def from_root(
-        cls, center: Floats, root: Floats, radius: Floats | float, precision: Floats | None = None
+        cls,
+        center: Floats,
+        root: Floats,
+        radius: Floats | float,
+        precision: Floats | None = None,
+        bounds: WidthBounds | None = None,
     ) -> Ellipsoid:
         """Make an ellipsoid from S with S Sᵀ = precision⁻¹, unchecked. A known ``precision`` saves a solve."""
         made = object.__new__(Ellipsoid)
         made.center, made.root, made.radius, made._precision = center, root, np.asarray(radius), precision
+        made._bounds = bounds
         return made
 
     @classmethod
     def around(cls, ridge: Ridge, radius: Floats, rows: Rows = ALL) -> Ellipsoid:
         """The confidence ellipsoids {μ : ‖μ − μ_t‖_{Σ_t} ≤ radius} of some rows of a regression."""
         precision = None if ridge.precision is None else ridge.precision[rows]
-        return cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision)
+        bounds = ridge.bounds if rows is ALL else None
+        return cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision, bounds)
 
     @property
     def dim(self) -> int:
@@ -98,11 +107,41 @@ class Ellipsoid:
         return Support(np.matvec(directions, self.center) + self.radius[..., None] * widths, points)
 
     def argmax(self, directions: Floats) -> tuple[Bools, Floats]:
-        """Which directions (..., K, d) have the largest support value, (..., K), and that value, (...)."""
+        """Which directions (B, K, d) have the largest support value, (B, K), and that value, (B,), for B ellipsoids."""
+        index, best, ties = self.best(directions)
+        return np.arange(directions.shape[1]) == index[:, None] if ties is None else ties, best
+
+    def best(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
+        """One direction of the largest support value, (B,), that value, (B,), and all of them, (B, K), if some tie."""
+        if directions[0].size >= LARGE and self.radius.any():
+            known = self._bounds or WidthBounds()
+            return best_of_many(directions, self.center, self.root, self.radius, TIE, known)
+        if len(directions) == 1:
+            return self._best_of_one(directions[0])
         values, half_widths = self._heights(directions)
-        best = np.maximum.reduce(values, axis=-1)
-        slack = TIE * (np.maximum.reduce(half_widths, axis=-1) + np.abs(best))
-        return values >= (best - slack)[..., None], best
+        index = values.argmax(axis=1)
+        at = count_to(len(values)), index
+        best = values[at]
+        ties = values >= (best - TIE * (half_widths[at] + np.abs(best)))[:, None]
+        return index, best, None if np.count_nonzero(ties) == len(index) else ties
+
+    def _best_of_one(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
+        """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
+        values = directions.dot(self.center[0])
+        half_widths = None
+        if self.radius.item():
+            along = directions.dot(self.root[0])
+            half_widths = np.sqrt(np.vecdot(along, along))
+            half_widths *= self.radius
+            values += half_widths
+        k = int(values.argmax())
+        best = values.item(k)
+        least = best - TIE * ((0.0 if half_widths is None else half_widths.item(k)) + abs(best))
+        values[k] = -np.inf
+        if values.item(values.argmax()) < least:
+            return np.array([k]), np.array([best]), None
+        values[k] = best
+        return np.array([k]), np.array([best]), (values >= least)[None]
 
     def distance(self, points: ArrayLike) -> Floats:
         """√((x−c)ᵀ precision (x−c)) / radius for points (..., K, d): at most 1 inside."""
@@ -120,8 +159,13 @@ class Ellipsoid:
 
     def _heights(self, directions: Floats) -> tuple[Floats, Floats]:
         """Support values and half-widths (..., K) in directions (..., K, d), unchecked."""
+        if not self.radius.any():  # points, for which no width is needed
+            means = np.matvec(directions, self.center)
+            return means, np.zeros(means.shape)
         along = directions @ self.root
-        half_widths = self.radius[..., None] * np.sqrt(np.vecdot(along, along))
+        half_widths = np.vecdot(along, along)
+        np.sqrt(half_widths, out=half_widths)
+        half_widths *= self.radius[..., None]
         return np.matvec(directions, self.center) + half_widths, half_widths
 
     def _read(self, name: str, vectors: ArrayLike) -> Floats:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robandit.arrays import Bools, Floats
+from robandit.arrays import Bools, Floats, Index, all_true, count_to
 from robandit.geometry.ellipsoid import Ellipsoid, Support
 from robandit.geometry.intersection import Intersection
 from robandit.geometry.secular import maximise_diagonal
@@ -96,14 +96,25 @@ class Optimum(NamedTuple):
     """The best action under each of n confidence sets; the value is −∞ where the set is empty."""
 
     values: Floats  # (n,)
-    maximisers: Bools | None  # (n, K): which actions attain it, for a finite set
+    maximisers: Bools | None  # (n, K): which actions attain it, for a finite set; None if `only` says it
     points: Floats | None  # (n, d): one action that attains it, for a region
     certified: Bools  # (n,): whether the optimum is proven to be global
+    only: Index | None = None  # (n,): the place of the only action that attains it, where there are no ties
+
+    def mask(self, actions: int) -> Bools:
+        """Which of so many actions attain it, (n, K), for a finite set."""
+        if self.maximisers is not None:
+            return self.maximisers
+        assert self.only is not None
+        return count_to(actions) == self.only[:, None]
 
 
 def optimise(actions: Floats | Region, confidence: Ellipsoid | Intersection) -> Optimum:
     """The joint optimum over action and parameter for n confidence sets; finite ``actions`` are (n, K, d)."""
     if isinstance(actions, np.ndarray):
+        if isinstance(confidence, Ellipsoid):
+            index, values, ties = confidence.best(actions)
+            return Optimum(values, ties, None, all_true(len(values)), index if ties is None else None)
         maximisers, values = confidence.argmax(actions)
         return Optimum(values, maximisers, None, values > -np.inf)
     if isinstance(actions, Box):

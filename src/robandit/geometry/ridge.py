@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit.arrays import ALL, Floats, Rows
+from robandit.geometry.large_sets import WidthBounds
 
 
 class Ridge:
@@ -34,6 +35,7 @@ class Ridge:
         self.mean: Floats = np.empty((rows, dim))
         self.log_det: Floats = np.empty(rows)
         self.precision: Floats | None = np.empty((rows, dim, dim)) if keep_precision else None
+        self.bounds = WidthBounds()  # no part of the statistics: it only saves work
         self.reset(ALL)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -41,37 +43,48 @@ class Ridge:
         held: dict[str, NDArray[Any]] = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
         return held if self.precision is None else {**held, "precision": self.precision}
 
+    def along(self, actions: Floats, rows: Rows = ALL) -> Floats:
+        """Sᵀa of one action (m, d) for each of the rows, (m, d)."""
+        return np.vecmat(actions, self.root[rows])
+
     def widths(self, actions: Floats, rows: Rows = ALL) -> Floats:
         """‖a‖_{Σ⁻¹} of one action (m, d) for each of the rows, (m,)."""
-        v = np.vecmat(actions, self.root[rows])
+        v = self.along(actions, rows)
         return np.sqrt(np.vecdot(v, v))
 
     def reset(self, rows: Rows) -> None:
         """Return these rows to the state before any observation."""
         dim, lam = self.mean.shape[1], self._lambda[rows]
+        self.bounds.forget()
         self.root[rows] = np.eye(dim) / np.sqrt(lam)[:, None, None]
         self.mean[rows] = 0.0
         self.log_det[rows] = dim * np.log(lam)
         if self.precision is not None:
             self.precision[rows] = np.eye(dim) * lam[:, None, None]
 
-    def update(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL) -> None:
+    def update(
+        self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL, along: Floats | None = None
+    ) -> None:
         """Fold one observation into each of the distinct ``rows``: actions (m, d), rewards and weights (m,).
 
         Potter's square-root update. It keeps widths ‖Sᵀa‖ accurate when one arm is replayed for a million
-        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing.
+        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing. A known `along` saves time.
         """
+        if not isinstance(rows, slice):
+            self.bounds.forget()
         if len(weights) == 1:
             row = 0 if isinstance(rows, slice) else int(rows[0])
             self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
             return
         root, mean = self.root[rows], self.mean[rows]  # views for a slice, copies for an index
-        v = np.vecmat(actions, root)  # Sᵀa (m, d)
+        v = np.vecmat(actions, root) if along is None else along  # Sᵀa (m, d)
         gain = np.matvec(root, v)  # Σ⁻¹a (m, d)
         c = 1.0 + weights * np.vecdot(v, v)
         residual = rewards - np.vecdot(actions, mean)
         root -= np.einsum("mi,mj->mij", (weights / (c + np.sqrt(c)))[:, None] * gain, v)
-        mean += (weights / c * residual)[:, None] * gain
+        share = weights / c
+        mean += (share * residual)[:, None] * gain
+        self.bounds.shrink(gain, share)
         if not isinstance(rows, slice):
             self.root[rows], self.mean[rows] = root, mean
         self.log_det[rows] += np.log(c)
@@ -85,8 +98,10 @@ class Ridge:
         gain = root.dot(v)
         c = 1.0 + weight * float(v.dot(v))
         residual = reward - float(action.dot(mean))
-        root -= (weight / (c + sqrt(c)) * gain)[:, None] * v
+        root -= (weight / (c + sqrt(c)) * gain)[:, None].dot(v[None])  # the outer product, at half the time
         mean += weight / c * residual * gain
+        if self.bounds.kept:
+            self.bounds.shrink(gain[None], np.array([weight / c]))
         self.log_det[row] += np.log(c)
         if self.precision is not None:
             self.precision[row] += (weight * action)[:, None] * action

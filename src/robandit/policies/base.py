@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.arrays import Bools, Floats, Index, Ints
+from robandit.arrays import Bools, Floats, Index, Ints, constant, ones
 from robandit.errors import Configured
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
@@ -19,16 +19,25 @@ from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import (
     as_floats,
-    first_bad,
     overwrite,
     read_corruption,
+    read_logged_rewards,
     read_mask,
     read_rewards,
     read_round,
     read_seed,
     read_trials,
 )
-from robandit.policies.decision import Actions, Decision, Search, read_action, read_actions, read_level, read_sigma
+from robandit.policies.decision import (
+    Actions,
+    Decision,
+    RoundCounter,
+    Search,
+    SetReader,
+    read_action,
+    read_level,
+    read_sigma,
+)
 from robandit.policies.parts import Statistics, one_of, split_ties
 from robandit.policies.radius import Setting
 from robandit.policies.settings import MEANINGS, SETTINGS
@@ -84,10 +93,10 @@ class Policy(Configured, ABC, Generic[S]):
         self._configure()
         self.rows: Index = np.arange(self.batch)
         self._stream = self.own_stream(4)
-        self.no_level: Ints = np.zeros(self.batch, dtype=np.int64)  # the level of a policy that has none
-        self.no_level.flags.writeable = False  # since decisions carry it
-        self._round = 0
-        self._last_set: tuple[Actions | None, Floats | Region] = (None, np.empty(0))
+        self.no_level: Ints = constant(np.zeros(self.batch, dtype=np.int64))  # the level of a policy that has none
+        self._not_explored: Bools = constant(np.zeros(self.batch, dtype=bool))
+        self._clock = RoundCounter()
+        self._read_actions = SetReader(self.dim, self.batch, self._single, self.action_bound)
         self._updates: Ints = np.zeros(self.batch, dtype=np.int64)
         self.stats: S = self.start()
         self._made = True
@@ -135,7 +144,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     def weights(self, sigma: Floats) -> Floats:
         """The weight of an observation whose noise has standard deviation σ, (B,)."""
-        return np.ones(len(sigma))
+        return ones(len(sigma))
 
     @property
     def levels(self) -> int:
@@ -152,9 +161,8 @@ class Policy(Configured, ABC, Generic[S]):
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
         """The probability (B, K) of each action, without exploration; ``search``, if known, saves a second one."""
-        maximisers = (search or self.search(actions, self.no_level)).optimum.maximisers
-        assert maximisers is not None
-        return split_ties(maximisers)
+        found = (search or self.search(actions, self.no_level)).optimum
+        return split_ties(found.mask(actions.shape[1]))
 
     def estimate(self) -> Ellipsoid:
         """A confidence ellipsoid for μ*; its ``center`` is the ridge estimate."""
@@ -211,7 +219,7 @@ class Policy(Configured, ABC, Generic[S]):
     @property
     def rounds(self) -> int:
         """The number of the last round that was decided."""
-        return self._round
+        return self._clock.round
 
     def choose(self, actions: Actions, sigma: ArrayLike | None = None, *, propensity: bool = False) -> Decision:
         """Choose an action. ``actions`` is an array (K, d), in a batch also (B, K, d), or an infinite set.
@@ -223,25 +231,24 @@ class Policy(Configured, ABC, Generic[S]):
         spread = self._read_sigma(sigma, offered)
         if self.exploration > 0.0 and not isinstance(offered, np.ndarray):
             raise ValueError("exploration needs a finite decision set; make the policy with exploration=0")
-        draws = self._stream.at(self._round + 1)
-        level = self.draw_level(draws[:, _LEVEL])
+        level = self.draw_level(self._draw(_LEVEL)) if self.levels else self.no_level
         search = self.search(offered, level)
-        index, explored = self._pick(offered, search.optimum, draws)
-        action = offered[self.rows, index] if isinstance(offered, np.ndarray) else search.optimum.points
-        chances = self._propensities(offered, search)[self.rows, index] if propensity else None
-        self._round += 1
+        index, explored = self._pick(offered, search.optimum)
+        action = self._at(offered, index) if isinstance(offered, np.ndarray) else search.optimum.points
+        chances = self._at(self._propensities(offered, search), index) if propensity else None
+        self._clock.round += 1
         shown = self._shown
         return Decision(
-            round=self._round,
+            round=self._clock.round,
             action=self.unbatched(action),
             index=shown(index),
-            sigma=shown(spread[self.rows, index] if spread.ndim == 2 else spread.copy()),
+            sigma=shown(self._at(spread, index) if spread.ndim == 2 else spread.copy()),
             value=shown(search.optimum.values),
             level=shown(level if search.level is None else search.level),
             explored=shown(explored),
             certified=shown(search.optimum.certified),
             propensity=None if chances is None else shown(chances),
-            info=search.info and search.info._make(map(shown, search.info)),
+            info=search.info._make(map(shown, search.info)) if search.info else search.info,
         )
 
     def update(
@@ -270,11 +277,11 @@ class Policy(Configured, ABC, Generic[S]):
             decision.action, dim=self.dim, batch=self.batch, single=self._single, bound=self.action_bound
         )
         self._fold(action, rewards, spread, self._read_level(decision.level), keep)
-        self._round = max(self._round, round_)
+        self._clock.round = max(self._clock.round, round_)
 
     def skip_to(self, number: int) -> None:
         """Continue after this round, which was decided elsewhere or before a restart. Its draws are not made again."""
-        self._round = max(self._round, read_round(number))
+        self._clock.round = max(self._clock.round, read_round(number))
 
     def weight(self, sigma: float) -> float:
         """The weight of a reward whose noise has this standard deviation, before `learn` adjusts it for the action."""
@@ -291,18 +298,14 @@ class Policy(Configured, ABC, Generic[S]):
         if not isinstance(played, np.ndarray):
             raise ValueError("a warm start needs the logged actions as an array")
         shape = self.batch, played.shape[1]
-        returns = as_floats("rewards", rewards)
-        if returns.shape != (shape[1:] if self._single else shape):
-            raise ValueError(f"rewards must be one for each of the {shape[1]} actions, got shape {returns.shape}")
-        if not np.isfinite(returns).all():
-            raise ValueError(f"rewards must be finite, got {first_bad(returns, np.isfinite(returns))}")
+        returns = read_logged_rewards(rewards, shape, single=self._single)
         spread = self._read_sigma(sigma, played)
         spread = np.broadcast_to(spread if spread.ndim == 2 else spread[:, None], shape)
         self.weights(spread.ravel())  # refuses a σ that it can't weigh by before anything is learnt
         levels = self._logged_levels(level, shape)
-        for i, column in enumerate(returns.reshape(shape).T):
+        for i, column in enumerate(returns.T):
             self._fold(played[:, i], column, spread[:, i], levels[i], None)
-        self._round += shape[1]
+        self._clock.round += shape[1]
 
     def propensities(self, actions: Actions) -> Floats:
         """The probability with which the next `choose` plays each of ``actions``: (K,), in a batch (B, K).
@@ -317,7 +320,7 @@ class Policy(Configured, ABC, Generic[S]):
             "format": _STATE_FORMAT,
             "policy": type(self).__name__,
             "config": {item.name: getattr(self, item.name) for item in fields(self)},
-            "round": self._round,
+            "round": self._clock.round,
             "arrays": {name: array.copy() for name, array in self._arrays().items()},
         }
 
@@ -331,7 +334,7 @@ class Policy(Configured, ABC, Generic[S]):
             )
         try:
             policy = cls(**state["config"])
-            policy._round = read_round(state["round"])
+            policy._clock.round = read_round(state["round"])
             overwrite(policy._arrays(), state["arrays"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
@@ -341,16 +344,6 @@ class Policy(Configured, ABC, Generic[S]):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"updates": self._updates, **self.stats.arrays()}
-
-    def _read_actions(self, actions: Actions) -> Floats | Region:
-        # A set that nobody can write to needs no second look when it comes back.
-        constant = isinstance(actions, np.ndarray) and actions.base is None and not actions.flags.writeable
-        if constant and actions is self._last_set[0]:
-            return self._last_set[1]
-        offered = read_actions(actions, dim=self.dim, batch=self.batch, single=self._single, bound=self.action_bound)
-        if constant:
-            self._last_set = actions, offered
-        return offered
 
     def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
         count = offered.shape[1] if isinstance(offered, np.ndarray) else None
@@ -364,7 +357,7 @@ class Policy(Configured, ABC, Generic[S]):
     def _logged_levels(self, level: ArrayLike | None, shape: tuple[int, int]) -> list[Ints]:
         """The level of every logged round: as it was logged, or drawn."""
         if level is None:
-            rounds = range(self._round + 1, self._round + 1 + shape[1])
+            rounds = range(self._clock.round + 1, self._clock.round + 1 + shape[1])
             return [self.draw_level(self._stream.at(i)[:, _LEVEL]) for i in rounds]
         given = np.asarray(level)
         if given.shape not in (shape, shape[1:]):
@@ -373,7 +366,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     def _fold(self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, keep: Bools | None) -> None:
         weights = self.weights(sigma)
-        if self.clip_rewards:
+        if self.clip_rewards and not (self._single and abs(rewards.item()) <= self.reach):
             rewards = np.minimum(np.maximum(rewards, -self.reach), self.reach)
         self.learn(actions, rewards, weights if keep is None else weights * keep, level)
         updates = self._updates  # in place, which spares a call of __setattr__ in every round
@@ -385,13 +378,22 @@ class Policy(Configured, ABC, Generic[S]):
         chances = (1.0 - self.exploration) * self.chances(offered, search) + self.exploration / offered.shape[1]
         return np.minimum(chances, 1.0)  # sums of a master's probabilities can round to just above 1
 
-    def _pick(self, offered: Floats | Region, optimum: Optimum, draws: Floats) -> tuple[Index, Bools]:
+    def _draw(self, what: int) -> Floats:
+        """A uniform number (B,) of the round that comes next."""
+        return self._stream.at(self._clock.round + 1)[:, what]
+
+    def _at(self, array: Floats, index: Index) -> Floats:
+        """What an array (B, K, …) has at one of K places in each trial, (B, …)."""
+        return array[0].take(index, axis=0) if self.batch == 1 else array[self.rows, index]
+
+    def _pick(self, offered: Floats | Region, optimum: Optimum) -> tuple[Index, Bools]:
         """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""
-        explored = np.zeros(self.batch, dtype=bool)
-        if optimum.maximisers is None or not isinstance(offered, np.ndarray):
-            return np.full(self.batch, -1), explored
-        index = one_of(optimum.maximisers, draws[:, _TIE])
-        if self.exploration > 0.0:
-            explored = draws[:, _EXPLORE] < self.exploration
-            index = np.where(explored, (draws[:, _UNIFORM] * offered.shape[1]).astype(np.intp), index)
-        return index, explored
+        if not isinstance(offered, np.ndarray):
+            return np.full(self.batch, -1), self._not_explored
+        index = optimum.only
+        if index is None:
+            index = one_of(optimum.mask(offered.shape[1]), self._draw(_TIE))
+        if self.exploration == 0.0:
+            return index, self._not_explored
+        explored = self._draw(_EXPLORE) < self.exploration
+        return np.where(explored, (self._draw(_UNIFORM) * offered.shape[1]).astype(np.intp), index), explored

@@ -16,6 +16,7 @@ from robandit.inputs import as_floats, first_bad
 Actions: TypeAlias = ArrayLike | Region | Polytope
 """A decision set as callers pass it: an array of actions, or an infinite set."""
 
+_WORTH_A_COPY = 2000  # numbers: smaller sets are checked as fast as compared
 _SLACK = 1e-6  # by how much ‖a‖ may exceed its bound through rounding, in single precision too
 
 
@@ -66,20 +67,70 @@ class Search(NamedTuple):
     """The level (B,) that chose, if the search decides it; otherwise None."""
 
 
-def read_actions(actions: Actions, *, dim: int, batch: int, single: bool, bound: float) -> Floats | Region:
-    """A finite set as (B, K, dim), or a region; every action's norm is at most ``bound``."""
-    if isinstance(actions, (Ellipsoid, Box)):
-        return _read_region(actions, dim, bound)
-    array = as_floats("actions", actions.vertices if isinstance(actions, Polytope) else actions)
-    if array.ndim == 2:
-        array = array[None] if batch == 1 else np.broadcast_to(array, (batch, *array.shape))
-    elif single:
-        array = array[None]  # one axis too many or too few, as the next line finds
-    if array.ndim != 3 or array.shape[0] != batch or array.shape[2] != dim or array.shape[1] == 0:
-        wanted = f"(K, {dim})" if single else f"({batch}, K, {dim}) or (K, {dim})"
-        raise ValueError(f"actions must be {wanted} with K >= 1, got {array.shape[1:] if single else array.shape}")
-    _check_norms(array, bound)
-    return array
+class RoundCounter:
+    """The number of the last round that was decided."""
+
+    __slots__ = ("round",)
+
+    def __init__(self) -> None:
+        self.round = 0
+
+
+class SetReader:
+    """Reads the decision sets that a policy is offered, and knows the last one again.
+
+    A set that nobody can write to needs no second look when it comes back. Of any other that comes twice a copy is kept
+    to compare with: that is faster than checking it again, and a set that stays is searched faster, too, if it is large
+    (`geometry.large_sets`).
+    """
+
+    def __init__(self, dim: int, batch: int, single: bool, bound: float) -> None:
+        self._dim, self._batch, self._single, self._bound = dim, batch, single, bound
+        self._known: Floats | None = None  # the array itself, or a copy; nobody can write to it
+        self._read = np.empty(0)
+        self._mark: object = None  # by which most new sets are told from the last one at once
+
+    def __call__(self, actions: Actions) -> Floats | Region:
+        """A finite set as (B, K, d), or a region; every action's norm is at most the bound."""
+        if isinstance(actions, (Ellipsoid, Box)):
+            return _read_region(actions, self._dim, self._bound)
+        if actions is self._known and not self._known.flags.writeable:
+            return self._read
+        array = as_floats("actions", actions.vertices if isinstance(actions, Polytope) else actions)
+        if array.size < _WORTH_A_COPY and (array.base is not None or array.flags.writeable):
+            return self._checked(array)
+        return self._recognised(array)
+
+    def _recognised(self, array: Floats) -> Floats:
+        """The same for a set that may be the last one again."""
+        constant = array.base is None and not array.flags.writeable
+        mark = array.shape, array.item(0) if array.size else None
+        if mark == self._mark and self._known is not None and np.array_equal(array, self._known):
+            return self._read
+        offered = self._checked(array)
+        if mark == self._mark and not constant:
+            constant, array = True, array.copy()
+            array.flags.writeable = False
+            offered = self._batched(array)
+        self._mark, self._known, self._read = mark, array if constant else None, offered
+        return offered
+
+    def _checked(self, array: Floats) -> Floats:
+        offered = self._batched(array)
+        _check_norms(offered, self._bound)
+        return offered
+
+    def _batched(self, array: Floats) -> Floats:
+        """The set of every trial, (B, K, d)."""
+        if array.ndim == 2:
+            array = array[None] if self._batch == 1 else np.broadcast_to(array, (self._batch, *array.shape))
+        elif self._single:
+            array = array[None]  # one axis too many or too few, as the next line finds
+        if array.ndim != 3 or array.shape[0] != self._batch or array.shape[2] != self._dim or array.shape[1] == 0:
+            wanted = f"(K, {self._dim})" if self._single else f"({self._batch}, K, {self._dim}) or (K, {self._dim})"
+            got = array.shape[1:] if self._single else array.shape
+            raise ValueError(f"actions must be {wanted} with K >= 1, got {got}")
+        return array
 
 
 def read_action(action: ArrayLike, *, dim: int, batch: int, single: bool, bound: float) -> Floats:
@@ -88,13 +139,15 @@ def read_action(action: ArrayLike, *, dim: int, batch: int, single: bool, bound:
     if array.shape != ((dim,) if single else (batch, dim)):
         raise ValueError(f"the decision's action has shape {array.shape}: it is not one of this policy's")
     array = array.reshape(batch, dim)
-    _check_norms(array[:, None, :], bound)
+    if not (single and array[0].dot(array[0]) <= bound * bound):
+        _check_norms(array[:, None, :], bound)
     return array
 
 
 def _check_norms(actions: Floats, bound: float) -> None:
     """Refuse actions (B, K, d) that are not finite or too long."""
-    if np.maximum.reduce(np.vecdot(actions, actions), axis=None) <= (bound * (1.0 + _SLACK)) ** 2:  # not so for NaN
+    squares = np.vecdot(actions, actions)
+    if squares.item(squares.argmax()) <= (bound * (1.0 + _SLACK)) ** 2:  # not so for NaN, which argmax finds first
         return
     if not np.isfinite(actions).all():
         at = np.argwhere(~np.isfinite(actions))[0]
@@ -120,12 +173,14 @@ def _read_region(region: Region, dim: int, bound: float) -> Region:
 def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: bool) -> Floats:
     """Standard deviations as (B,), or as (B, K) where each of K ``actions`` has its own."""
     if isinstance(sigma, float) and 0.0 <= sigma < np.inf:
-        return np.array([sigma] * batch)  # the common case, at once
+        return np.array([sigma]) if single else np.full(batch, sigma)  # the common case, at once
     array = as_floats("sigma", sigma)
     if not (array.min(initial=0.0) >= 0.0 and array.max(initial=0.0) < np.inf):
         raise ValueError(f"sigma must be finite and >= 0, got {first_bad(array, array >= 0.0)}")
     per_action = array.ndim == 2 or (single and array.ndim == 1)
     shape = (batch, actions) if per_action and actions is not None else (batch,)
+    if array.shape == shape:
+        return array
     if array.ndim <= len(shape) and all(a in (1, b) for a, b in zip(array.shape[::-1], shape[::-1], strict=False)):
         return np.broadcast_to(array, shape)
     trials, each = ("", f"({actions},)") if single else (f", ({batch},)", f"({batch}, {actions})")

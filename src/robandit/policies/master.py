@@ -62,9 +62,7 @@ def mixed_chances(odds: Floats, actions: Floats, ellipsoid: Callable[[Ints], Ell
 
 def optimistic_shares(actions: Floats, confidence: Ellipsoid) -> Floats:
     """The probability (B, K) of each action: 1 for the optimistic one, divided between those that tie."""
-    maximisers = optimise(actions, confidence).maximisers
-    assert maximisers is not None
-    return split_ties(maximisers)
+    return split_ties(optimise(actions, confidence).mask(actions.shape[1]))
 
 
 def draw(chances: Floats, uniform: Floats) -> Ints:

@@ -192,6 +192,8 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
 
 def _replace_rows(whole: Optimum, rows: Index, part: Optimum) -> None:
     """Write the optima of some rows over what was found for them before."""
-    for into, what in zip(whole, part, strict=True):
-        if into is not None:
-            into[rows] = what
+    whole.values[rows], whole.certified[rows] = part.values, part.certified
+    if whole.maximisers is not None:
+        whole.maximisers[rows] = part.mask(whole.maximisers.shape[1])
+    if whole.points is not None:
+        whole.points[rows] = part.points

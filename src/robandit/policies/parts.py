@@ -69,7 +69,8 @@ class Radius:
         """The radii (B,) at t, or at whatever else the theory's radius depends on."""
         if self.fixed is not None:
             return np.full(len(where), self.fixed)
-        return self.scale * self.theory(where)
+        radii = self.theory(where)
+        return radii if self.scale == 1.0 else self.scale * radii
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,5 @@ def split_ties(maximisers: Bools) -> Floats:
 
 def one_of(maximisers: Bools, uniform: Floats) -> Index:
     """Pick one of the tied best actions in each row (n, K), uniformly, from a uniform number each."""
-    if np.count_nonzero(maximisers) == len(maximisers):  # no ties
-        return maximisers.argmax(axis=1)
     rank = (uniform * maximisers.sum(axis=1)).astype(np.intp)
     return (maximisers.cumsum(axis=1) > rank[:, None]).argmax(axis=1)

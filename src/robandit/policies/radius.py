@@ -78,7 +78,10 @@ def level_corruption(setting: Setting, level: ArrayLike) -> Floats:
 def oful(setting: Setting, log_det: Floats) -> Floats:
     """OFUL's radius (Abbasi-Yadkori et al. 2011, Theorem 2), from log det Σ_t."""
     start = setting.dim * log(setting.regularization)  # log det(λI)
-    return setting.noise_range * np.sqrt(log_det + (2.0 * log(1.0 / setting.delta) - start)) + _bias(setting)
+    more = 2.0 * log(1.0 / setting.delta) - start
+    if len(log_det) == 1:  # plain numbers give the same bits in half the time
+        return np.array([setting.noise_range * sqrt(log_det.item() + more) + _bias(setting)])
+    return setting.noise_range * np.sqrt(log_det + more) + _bias(setting)
 
 
 def weighted_oful(setting: Setting, t: ArrayLike) -> Floats:
@@ -169,12 +172,13 @@ class Table:
         self._number, self._chunk = -1, np.empty(0)
 
     def __call__(self, t: Ints) -> Floats:
-        number = t // _CHUNK
-        if (number != number[0]).any():
+        first, last = (t.item(), t.item()) if len(t) == 1 else (t.min(), t.max())
+        number = first // _CHUNK
+        if last // _CHUNK != number:
             return self._scale * self._radius(t.astype(float))
-        if number[0] != self._number:
-            self._number = int(number[0])
-            chunk = np.arange(self._number * _CHUNK, (self._number + 1) * _CHUNK, dtype=float)
+        if number != self._number:
+            self._number = int(number)
+            chunk = np.arange(number * _CHUNK, (number + 1) * _CHUNK, dtype=float)
             self._chunk = self._scale * self._radius(np.maximum(chunk, 1.0))
         return self._chunk[t % _CHUNK]
 

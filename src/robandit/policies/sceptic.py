@@ -74,6 +74,7 @@ class Model(FieldArrays):
         """Write these rows over those of another model."""
         for mine, theirs in zip(self.arrays().values(), other.arrays().values(), strict=True):
             theirs[rows] = mine[rows]
+        other.blunt.bounds.forget()
 
     def reset(self, rows: Index) -> None:
         """Forget everything in these rows."""
@@ -81,10 +82,9 @@ class Model(FieldArrays):
         self.blunt.reset(rows)
         self.trust[rows] = self.doubt[rows] = self.mass[rows] = 0.0
 
-    def surprise(self, actions: Floats, rewards: Floats, spread: Floats) -> Floats:
-        """z: by how many standard deviations the rewards exceed what the model expects."""
-        deviation = np.hypot(spread, self.sharp.widths(actions))
-        return (rewards - np.vecdot(actions, self.sharp.mean)) / deviation
+    def surprise(self, actions: Floats, rewards: Floats, spread: Floats, widths: Floats) -> Floats:
+        """|z|: by how many standard deviations the rewards differ from what the model expects."""
+        return np.abs((rewards - np.vecdot(actions, self.sharp.mean)) / np.hypot(spread, widths))
 
     def judge(self, surprise: Floats, voice: Floats, believed: Bools) -> None:
         """Trust grows by what fits; doubt by what does not, and shrinks again by what does."""
@@ -92,9 +92,9 @@ class Model(FieldArrays):
         self.doubt += voice * (2.0 * np.minimum(1.0, (surprise / _DOUBTFUL) ** 2) - 1.0)
         np.maximum(self.doubt, 0.0, out=self.doubt)
 
-    def learn(self, actions: Floats, rewards: Floats, sharp: Floats, blunt: Floats) -> None:
-        """Fold rewards in, with these weights."""
-        self.sharp.update(actions, rewards, sharp)
+    def learn(self, actions: Floats, rewards: Floats, sharp: Floats, blunt: Floats, along: Floats) -> None:
+        """Fold rewards in, with these weights; ``along`` is the sharp estimate's Sᵀa."""
+        self.sharp.update(actions, rewards, sharp, along=along)
         self.blunt.update(actions, rewards, blunt)
         self.mass += blunt * np.vecdot(actions, actions)
 
@@ -162,6 +162,7 @@ class Sceptic(Policy[ScepticStatistics]):
         self.radii = radius.Table(partial(radius.alpha, setting, corruption=0.0), self.radius_scale)
         self.few = max(1.0, _FEW / self.dim)
         self.blunt_lam = self.lam / self.few**2
+        self.length = 4 * self.dim + 20  # of an audit
         self._jitter = self.own_stream(key=1)
         first = _INSURED / self.insurance if self.insurance > 0.0 else _LATER
         return ScepticStatistics(
@@ -182,7 +183,7 @@ class Sceptic(Policy[ScepticStatistics]):
         """What it explores by: the blunt ellipsoid around a centre that is mostly the sharp estimate."""
         model = self.stats.model
         center = model.sharp.mean + _NAIVE * (model.blunt.mean - model.sharp.mean)
-        return Ellipsoid.from_root(center, model.blunt.root, self.radii(self.t))
+        return Ellipsoid.from_root(center, model.blunt.root, self.radii(self.t), bounds=model.blunt.bounds)
 
     def estimate(self) -> Ellipsoid:
         """The sharp estimate, with the width that it explores by."""
@@ -199,74 +200,82 @@ class Sceptic(Policy[ScepticStatistics]):
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         seen = weights > 0.0
         unknown = weights <= self.noise_range**-2.0  # σ ≥ R says nothing
-        spread = self._stretch(unknown) / np.sqrt(np.maximum(weights, TINY))  # σ, as it seems to be
-        surprise = np.abs(self.stats.model.surprise(actions, rewards, spread))
+        # What to multiply σ by: at least 1, in case it was understated; less only where it was not declared.
+        stretch = np.maximum(self.stats.noise / _MEDIAN, np.where(unknown, _SHARP, 1.0))
+        spread = stretch / np.sqrt(np.maximum(weights, TINY))  # σ, as it seems to be
+        along = self.stats.model.sharp.along(actions)
+        widths = np.sqrt(np.vecdot(along, along))
+        surprise = self.stats.model.surprise(actions, rewards, spread, widths)
         believed = seen & (surprise <= _CONTRADICTION)
-        self.stats.contradictions[seen & ~believed] += 1
-        self._measure(surprise, believed, unknown)
+        self._measure(surprise * stretch, believed, unknown)
         voice = 1.0 / (1.0 + (spread / (_VOICE * self.noise_range)) ** 2) * seen
         self.stats.model.judge(surprise, voice, believed)
-        sharp = spread**-2.0 * self._caution(actions, spread)
-        blurred = _WIDER * (1.0 + (self.few - 1.0) * self._plain(spread))
-        blunt = (blurred * spread) ** -2.0
-        self.stats.model.learn(actions, rewards, sharp * believed, blunt * seen)
-        self._audit(rewards, spread, seen)
+        plain = 1.0 / (1.0 + (spread / (_PLAIN * self.noise_range)) ** 2)  # 1 where a lie would show, 0 if not
+        sharp = spread**-2.0 * self._caution(widths, plain)
+        blunt = (_WIDER * (1.0 + (self.few - 1.0) * plain) * spread) ** -2.0
+        self.stats.model.learn(actions, rewards, sharp * believed, blunt * seen, along)
+        self._audit(rewards, spread, seen, seen & ~believed)
         enough = np.maximum(max(_FEWEST, self.dim), _SHARE * (self.stats.model.trust - _FIRST))
-        over = np.flatnonzero(seen & (self.stats.model.doubt >= enough))
-        if over.size:
-            self.stats.model.reset(over)
-            self.stats.left[over] = 0
-            self.stats.restarts[over] += 1
+        over = seen & (self.stats.model.doubt >= enough)
+        if over.any():
+            self._restart(np.flatnonzero(over))
+
+    def _restart(self, over: Index) -> None:
+        self.stats.model.reset(over)
+        self.stats.left[over] = 0
+        self.stats.restarts[over] += 1
 
     # The noise.
 
-    def _caution(self, actions: Floats, spread: Floats) -> Floats:
+    def _caution(self, widths: Floats, plain: Floats) -> Floats:
         """A factor for the weight: smaller where an observation could move the estimate far and a lie be noise."""
-        far = np.maximum(self.stats.model.sharp.widths(actions), TINY)
         bound = _LEVERAGE * self.action_bound * self.parameter_bound
-        return np.maximum(np.minimum(1.0, bound / far), self._plain(spread))
+        return np.maximum(np.minimum(1.0, bound / np.maximum(widths, TINY)), plain)
 
-    def _plain(self, spread: Floats) -> Floats:
-        """From 1, where a lie would show, to 0, where it would pass for noise."""
-        return 1.0 / (1.0 + (spread / (_PLAIN * self.noise_range)) ** 2)
+    def _measure(self, size: Floats, believed: Bools, unknown: Bools) -> None:
+        """Follow the median of |z|: it takes lies in every second round that is believed to mislead it.
 
-    def _stretch(self, unknown: Bools) -> Floats:
-        """What to multiply σ by: at least 1, in case it was understated; less only where it was not declared."""
-        return np.clip(self.stats.noise / _MEDIAN, np.where(unknown, _SHARP, 1.0), None)
-
-    def _measure(self, surprise: Floats, believed: Bools, unknown: Bools) -> None:
-        """Follow the median of |z|: it takes lies in every second round that is believed to mislead it."""
-        above = surprise * self._stretch(unknown) > self.stats.noise
+        ``size`` is |z| in units of the declared σ.
+        """
+        noise = self.stats.noise
         haste = np.maximum(_PACE, _HASTE / (1.0 + self.stats.model.trust / _SETTLED))
-        moved = self.stats.noise * np.exp(np.where(unknown, haste, _PACE) * (above - 0.5))
+        moved = noise * np.exp(np.where(unknown, haste, _PACE) * ((size > noise) - 0.5))
         least = np.where(unknown, _SHARP, 0.5) * _MEDIAN
-        self.stats.noise[believed] = np.clip(moved, least, _UNDERSTATED * _MEDIAN)[believed]
+        np.copyto(noise, np.minimum(np.maximum(moved, least), _UNDERSTATED * _MEDIAN), where=believed)
 
     # Audits.
 
-    def _audit(self, rewards: Floats, spread: Floats, seen: Bools) -> None:
+    def _audit(self, rewards: Floats, spread: Floats, seen: Bools, contradicted: Bools) -> None:
         """Go on with audits, end those that are over, and begin those that are due."""
-        now, length = self.t, 4 * self.dim + 20
-        first = seen & (self.stats.next == _LATER) & (self.stats.contradictions > 0)
-        self.stats.next[first] = now[first] + _AUDIT
-        running = seen & (self.stats.left > 0)
-        usual = seen & ~running
-        self.stats.earned[usual] += _PACE * (rewards - self.stats.earned)[usual]
+        stats, now = self.stats, self.t
+        if contradicted.any():
+            stats.contradictions += contradicted
+            first = contradicted & (stats.next == _LATER)
+            stats.next[first] = now[first] + _AUDIT
+        running = seen & (stats.left > 0)
+        np.add(stats.earned, _PACE * (rewards - stats.earned), out=stats.earned, where=seen & ~running)
         if running.any():
-            late = running & (2 * self.stats.left <= length)  # when the newcomer has learnt something
-            self.stats.better += late & (rewards > self.stats.earned + spread)
-            self.stats.left -= running
-            failed = running & (self.stats.left == 0) & (4 * self.stats.better <= length)
-            self.stats.old.copy_to(self.stats.model, np.flatnonzero(failed))
-        quiet = (self.stats.model.doubt <= _QUIET) & (self.stats.model.diversity(self.blunt_lam) < _DIVERSE)
-        due = np.flatnonzero(seen & (self.stats.left == 0) & (now >= self.stats.next) & quiet)
-        if due.size:
-            self._begin_audit(due, now, length)
+            self._go_on(rewards, spread, running)
+        due = seen & (now >= stats.next) & (stats.left == 0)
+        if due.any():
+            quiet = (stats.model.doubt <= _QUIET) & (stats.model.diversity(self.blunt_lam) < _DIVERSE)
+            self._begin_audit(np.flatnonzero(due & quiet), now)
 
-    def _begin_audit(self, due: Index, now: Ints, length: int) -> None:
+    def _go_on(self, rewards: Floats, spread: Floats, running: Bools) -> None:
+        stats = self.stats
+        late = running & (2 * stats.left <= self.length)  # when the newcomer has learnt something
+        stats.better += late & (rewards > stats.earned + spread)
+        stats.left -= running
+        failed = running & (stats.left == 0) & (4 * stats.better <= self.length)
+        if failed.any():
+            stats.old.copy_to(stats.model, np.flatnonzero(failed))
+
+    def _begin_audit(self, due: Index, now: Ints) -> None:
+        if not due.size:
+            return
         self.stats.model.copy_to(self.stats.old, due)
         self.stats.model.reset(due)
-        self.stats.left[due], self.stats.better[due] = length, 0
+        self.stats.left[due], self.stats.better[due] = self.length, 0
         self.stats.interval[due] *= _GROWTH
         self.stats.next[due] = now[due] + self.stats.interval[due] * (0.75 + 0.5 * self._jitter.at_each(now)[due])
         self.stats.audits[due] += 1

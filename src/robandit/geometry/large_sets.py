@@ -1,0 +1,123 @@
+"""The best of many actions under an ellipsoid: bounds that stay from round to round spare most of the work.
+
+Exact widths of K actions cost K·d². While a set stays, its widths can be followed from update to update for K·d, up to
+rounding. That is enough to see which actions can't be best; the few that are left are computed afresh. So an answer
+depends on the ellipsoid alone, and never on which bounds there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf, sqrt
+from operator import itemgetter
+
+import numpy as np
+
+from robandit.arrays import Bools, Floats, Index
+
+LARGE = 4000
+"""Sets of so many numbers, K·d, are large: below, computing all widths afresh is faster."""
+
+_MARGIN = 1e-11  # of ‖a‖²/λ: many times what rounding can add to a squared width that is followed for ever
+_REFRESH = 64  # candidates in one round after which all widths are computed again
+
+
+class WidthBounds:
+    """Upper bounds on the squared widths ‖a‖²_{Σ⁻¹} of one decision set (n, K, d), for each of n regressions.
+
+    They are followed only while the same array is asked about, which nobody may write to.
+    """
+
+    def __init__(self) -> None:
+        self._directions: Floats | None = None
+        self._squares: Floats = np.empty(0)  # (n, K)
+        self._margin: Floats = np.empty(0)  # (n, K)
+
+    def of(self, directions: Floats, root: Floats) -> Floats:
+        """The bounds (n, K) for these directions: those that are kept, or new ones."""
+        if directions is not self._directions:
+            norms = np.vecdot(directions, directions)
+            largest = np.vecdot(root, root).sum(axis=-1)  # at least the largest eigenvalue of Σ⁻¹
+            self._margin = _MARGIN * norms * largest[:, None]
+            self._squares = np.stack([_squared_widths(*pair) for pair in zip(directions, root, strict=True)])
+            self._directions = None if directions.flags.writeable else directions
+        return np.maximum(self._squares + self._margin, 0.0)
+
+    def renew(self, row: int, directions: Floats, root: Floats) -> Floats:
+        """Compute the bounds (K,) of one regression again."""
+        self._squares[row] = _squared_widths(directions, root)
+        bounds: Floats = self._squares[row] + self._margin[row]
+        return bounds
+
+    @property
+    def kept(self) -> bool:
+        """Whether a set is followed."""
+        return self._directions is not None
+
+    def shrink(self, gain: Floats, share: Floats) -> None:
+        """Follow an update of Σ⁻¹ by −share·gain gainᵀ: gain (n, d), share (n,)."""
+        if self._directions is not None:
+            along = np.matvec(self._directions, gain)  # (n, K)
+            along *= along
+            self._squares -= share[:, None] * along
+
+    def forget(self) -> None:
+        """Drop everything, since widths may have grown."""
+        self._directions = None
+
+
+def _squared_widths(directions: Floats, root: Floats) -> Floats:
+    along = directions.dot(root)
+    return np.vecdot(along, along)
+
+
+def best_of_many(
+    directions: Floats, center: Floats, root: Floats, radius: Floats, tie: float, bounds: WidthBounds
+) -> tuple[Index, Floats, Bools | None]:
+    """`Ellipsoid.best` for large sets of directions (n, K, d)."""
+    squares = bounds.of(directions, root)
+    best: list[tuple[int, float, float]] = []
+    equal: list[list[int]] = []
+    for row, offered in enumerate(directions):
+        renew = partial(bounds.renew, row, offered, root[row])
+        found = _candidates(offered, offered.dot(center[row]), squares[row], root[row], radius.item(row), tie, renew)
+        top = max(found, key=itemgetter(1))
+        least = top[1] - tie * (top[2] + abs(top[1]))
+        best.append(top)
+        equal.append([k for k, value, _ in found if value >= least])
+    ties: Bools | None = None
+    if any(len(places) > 1 for places in equal):
+        ties = np.zeros(squares.shape, dtype=bool)
+        for row, places in enumerate(equal):
+            ties[row, places] = True
+    return np.array([k for k, _, _ in best]), np.array([value for _, value, _ in best]), ties
+
+
+def _candidates(
+    directions: Floats,
+    means: Floats,
+    squares: Floats,
+    root: Floats,
+    radius: float,
+    tie: float,
+    renew: Callable[[], Floats],
+) -> list[tuple[int, float, float]]:
+    """All directions that may have the largest support value: their places, exact values and half-widths."""
+    rest = means + radius * np.sqrt(squares)
+    found: list[tuple[int, float, float]] = []
+    least = -inf  # what the others must reach
+    while rest.item(k := rest.argmax()) >= least:
+        along = directions[k].dot(root)
+        half_width = radius * sqrt(along.dot(along))
+        value = means.item(k) + half_width
+        found.append((int(k), value, half_width))
+        least = max(least, value - tie * (half_width + abs(value)))
+        rest[k] = -inf
+        if len(found) == _REFRESH:
+            rest = np.minimum(rest, means + radius * np.sqrt(renew()))
+            more = np.flatnonzero(rest >= least)
+            far = np.vecmat(directions[more], root)
+            half_widths = radius * np.sqrt(np.vecdot(far, far))
+            return found + list(zip(*(x.tolist() for x in (more, means[more] + half_widths, half_widths)), strict=True))
+    return found
