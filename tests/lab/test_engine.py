@@ -84,9 +84,9 @@ def test_only_workers_stop_when_their_parent_is_gone(monkeypatch: pytest.MonkeyP
     stopped: list[int] = []
     monkeypatch.setattr("os.getppid", lambda: next(parents))
     monkeypatch.setattr("os._exit", stopped.append)
-    engine._work(0, task, None)
+    engine._work({0: task}, None)
     assert stopped == []
-    engine._work(0, task, None, orphans_stop=True)
+    engine._work({0: task}, None, orphans_stop=True)
     assert stopped
 
 

@@ -60,12 +60,12 @@ GRID = """
 import sys
 from pathlib import Path
 import numpy as np
-from robandit.lab import results
+from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
-from robandit.lab.plan import Run, Task
+from robandit.lab.plan import Run
 from robandit.lab.protocol import Trace, checkpoints
 
-def made_up(task, progress):
+def made_up(task):
     at, size = checkpoints(task.rounds, task.checkpoints), task.size // task.rounds
     some = np.random.default_rng(1).random((len(at), size))
     whole = (1e6 * some).astype(np.int64)
@@ -76,7 +76,7 @@ def peak():
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1])
 
-Task.run, results._ROWS = made_up, 1 << 14
+engine.run_together, results._ROWS = lambda tasks, progress: [made_up(task) for task in tasks], 1 << 14
 config = {"policies": ["oful"], "environments": [{"name": "paper", "dim": 2}], "rounds": 10_000}
 
 def run(trials):

@@ -13,8 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from robandit import OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL
-from robandit.lab.attacks import Attack, ContextAttack, Flip, NoAttack, OracleTarget, RandomFlips, Stealth, TopN
+from robandit import OFUL, Greedy, LinTS, MultiLevelWeightedOFUL, RobustWeightedOFUL, Sceptic, WeightedOFUL
+from robandit.lab.attacks import (
+    Attack,
+    ContextAttack,
+    Flip,
+    GarcelonAdaptive,
+    NoAttack,
+    OracleTarget,
+    RandomFlips,
+    Stealth,
+    TopN,
+)
 from robandit.lab.environments import (
     NEVER,
     Bernoulli,
@@ -29,7 +39,7 @@ from robandit.lab.environments import (
     PerActionNoise,
     UnitBall,
 )
-from robandit.lab.protocol import MakePolicy, Scenario, Trace, checkpoints, simulate
+from robandit.lab.protocol import MakePolicy, Scenario, Trace, checkpoints, simulate, simulate_each
 from robandit.policies import Decision, Policy, radius
 from robandit.streams import ENVIRONMENT, Draws
 
@@ -522,3 +532,19 @@ def test_a_million_rounds_take_no_more_memory_than_ten_thousand() -> None:
         peaks[rounds] = int(done.stdout) / 1024
     print(f"peak memory in MiB by rounds: {peaks}")
     assert peaks[1_000_000] < peaks[10_000] + 3.0
+
+
+def test_policies_that_share_their_worlds_play_as_each_would_alone() -> None:
+    """Also where attacks look at what is played, feedback is late, and a monitor looks."""
+    scenarios = [
+        Scenario(Delayed(dim=3, actions=4), attack, [0, 1]) for attack in (GarcelonAdaptive(), TopN(), Flip(rounds=9))
+    ]
+    settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 70, "seed": 4, "monitor": True}
+    makers: list[MakePolicy] = [OFUL, Sceptic, LinTS, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
+    together = simulate_each(policies=makers, **settings)
+    for make, found in zip(makers, together, strict=True):
+        alone = simulate(policy=make, **settings)
+        for one, two in zip(alone[:-1], found[:-1], strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+        assert alone.info.keys() == found.info.keys()
+        assert all((alone.info[name] == found.info[name]).all() for name in alone.info)

@@ -67,9 +67,9 @@ def worked_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     work = engine._work
 
-    def noting(number: int, *rest: Any) -> Any:
-        numbers.append(number)
-        return work(number, *rest)
+    def noting(tasks: dict[int, Any], *rest: Any) -> Any:
+        numbers.extend(tasks)
+        return work(tasks, *rest)
 
     monkeypatch.setattr(engine, "_work", noting)
     return numbers

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from robandit.errors import ConfigError, nearest
 from robandit.inputs import integer
 from robandit.lab.catalogue import find
-from robandit.lab.plan import Run, Task
+from robandit.lab.plan import Run, Task, run_together
 from robandit.lab.protocol import Trace, checkpoints
 from robandit.lab.results import Result, Workspace, find_result, read, tabulate
 
@@ -32,6 +33,7 @@ Say: TypeAlias = Callable[[str], object]
 
 _LARGEST_BATCH = 128  # trials; larger batches are no faster
 _SMALLEST_BATCH = 32  # trials; in smaller batches Python takes most of the time
+_GROUPS_EACH = 8  # groups of tasks for each worker at least, so that all end at about the same time
 _LONG = 20_000  # rounds; in longer runs smaller batches are allowed, so that no piece takes for ever
 
 
@@ -96,16 +98,34 @@ class Engine:
 
     def results(self, tasks: Mapping[int, Task], workers: int, meter: Path | None) -> Iterator[tuple[int, Trace]]:
         """Run the tasks, the longest first, and yield their numbers and results in the order in which they finish."""
-        order = sorted(tasks, key=lambda number: -tasks[number].size * find("policies", tasks[number].policy.kind).cost)
-        if workers == 1 or len(order) == 1:
-            yield from (_work(number, tasks[number], meter) for number in order)
+        groups = _groups(tasks, workers)
+        if workers == 1 or len(groups) == 1:
+            yield from chain.from_iterable(_work(group, meter) for group in groups)
             return
-        calls = [joblib.delayed(_work)(number, tasks[number], meter, orphans_stop=True) for number in order]
+        calls = [joblib.delayed(_work)(group, meter, orphans_stop=True) for group in groups]
         if self.kind == "ray":  # whose bridge to joblib gives results in lists only
             for first in range(0, len(calls), 2 * workers):
-                yield from joblib.Parallel(batch_size=1)(calls[first : first + 2 * workers])
-        else:  # one task at a time: they are large, and a lost worker should lose little
-            yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
+                yield from chain.from_iterable(joblib.Parallel(batch_size=1)(calls[first : first + 2 * workers]))
+        else:  # one group at a time: they are large, and a lost worker should lose little
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+            yield from chain.from_iterable(parallel(calls))
+
+
+def _groups(tasks: Mapping[int, Task], workers: int) -> list[dict[int, Task]]:
+    """Groups of tasks that share their worlds, the longest first: few and large, but enough for all workers."""
+    cost = {number: task.size * find("policies", task.policy.kind).cost for number, task in tasks.items()}
+    most = sum(cost.values()) / (_GROUPS_EACH * workers)
+    found: list[list[int]] = []
+    open_groups: dict[str, list[int]] = {}
+    for number in sorted(tasks, key=lambda number: -cost[number]):
+        worlds = repr(tasks[number].scenarios)
+        group = open_groups.get(worlds)
+        if group is None or sum(cost[other] for other in group) + cost[number] > most:
+            group = open_groups[worlds] = []
+            found.append(group)
+        group.append(number)
+    found.sort(key=lambda group: -sum(cost[number] for number in group))
+    return [{number: tasks[number] for number in group} for group in found]
 
 
 def _extra(module: str, extra: str) -> Any:
@@ -163,21 +183,22 @@ def _good_batch(run: Run, workers: int) -> int:
     return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
 
 
-def _work(number: int, task: Task, meter: Path | None, orphans_stop: bool = False) -> tuple[int, Trace]:
-    """Run a task in a worker. With ``orphans_stop`` the process ends when the one that started it is killed."""
+def _work(tasks: Mapping[int, Task], meter: Path | None, orphans_stop: bool = False) -> list[tuple[int, Trace]]:
+    """Run a group of tasks in a worker. With ``orphans_stop`` it ends when the process that started it is killed."""
     counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
-    parent = os.getppid()
+    numbers, parent = list(tasks), os.getppid()
+    lanes = np.array([task.size // task.rounds for task in tasks.values()])
 
     def count(rounds: int) -> None:
         if orphans_stop and os.getppid() != parent:
             os._exit(1)
         if counts is not None:
-            counts[number] += rounds * (task.size // task.rounds)
+            counts[numbers] += rounds * lanes
 
     if counts is not None:
-        counts[number] = 0  # it may have been begun before, by a worker that was lost
+        counts[numbers] = 0  # they may have been begun before, by a worker that was lost
     with threadpool_limits(1):
-        return number, task.run(count)
+        return list(zip(numbers, run_together(list(tasks.values()), count), strict=True))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from robandit.inputs import integer, positive
 from robandit.lab.attacks import Attack
 from robandit.lab.catalogue import CATALOGUE, canonical, find, short
 from robandit.lab.environments import Environment
-from robandit.lab.protocol import Scenario, Trace, batch_key, checkpoints, simulate
+from robandit.lab.protocol import Scenario, Trace, batch_key, checkpoints, simulate, simulate_each
 from robandit.policies import POLICIES, Policy
 
 _DEFAULTS: dict[str, list[str]] = {"environments": ["paper"], "attacks": ["none"], "policies": []}
@@ -60,17 +60,23 @@ class Task(NamedTuple):
         """The number of rounds over all trials."""
         return self.rounds * sum(len(trials) for _, _, trials in self.scenarios)
 
-    def run(self, progress: Callable[[int], object] | None = None) -> Trace:
-        """Simulate the task. ``progress`` is called with the number of rounds played since the last call."""
-        return simulate(
-            policy=_make_policy(self.policy),
-            scenarios=[Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in self.scenarios],
-            rounds=self.rounds,
-            seed=self.seed,
-            at=checkpoints(self.rounds, self.checkpoints),
-            progress=progress,
-            monitor=self.monitor,
-        )
+    def run(self) -> Trace:
+        """Simulate the task."""
+        return run_together([self])[0]
+
+
+def run_together(tasks: Sequence[Task], progress: Callable[[int], object] | None = None) -> list[Trace]:
+    """Simulate tasks that differ in their policy alone. ``progress`` gets the rounds played since the last call."""
+    first = tasks[0]
+    return simulate_each(
+        policies=[_make_policy(task.policy) for task in tasks],
+        scenarios=[Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in first.scenarios],
+        rounds=first.rounds,
+        seed=first.seed,
+        at=checkpoints(first.rounds, first.checkpoints),
+        progress=progress,
+        monitor=first.monitor,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

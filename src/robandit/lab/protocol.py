@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ LABELLED, REALISED = "labelled", "realised"
 that is told, trial by trial, what the attack will really spend."""
 
 _LOOKS = 1.25  # the least ratio of the rounds of two looks of a monitor
+_BLOCK = 16  # rounds that one policy plays before the next one has its turn
 
 
 Watch: TypeAlias = Callable[[Policy, Offer, Plot, Decision], object]
@@ -101,28 +103,78 @@ def simulate(
     >>> trace.regret[-1].shape
     (8,)
     """
+    return simulate_each(
+        policies=[policy],
+        scenarios=scenarios,
+        rounds=rounds,
+        seed=seed,
+        at=at,
+        progress=progress,
+        watch=watch,
+        monitor=monitor,
+    )[0]
+
+
+def simulate_each(
+    *,
+    policies: Sequence[MakePolicy],
+    scenarios: Iterable[Scenario],
+    rounds: int,
+    seed: int,
+    at: Ints | None = None,
+    progress: Callable[[int], object] | None = None,
+    watch: Watch | None = None,
+    monitor: Monitor = False,
+) -> list[Trace]:
+    """Do what `simulate` does for several policies, each by itself, in worlds that are drawn once for all of them."""
     integer("rounds", rounds, least=1)
     played = [s._replace(environment=s.environment.facing(s.attack)) for s in scenarios]
     _check_alike(played)
     at = checkpoints(rounds) if at is None else at
-    learner = prepare(policy, played, rounds, seed)
-    adversary, world = _stage(played, seed)
-    watchman = _watchman(monitor, played)
-    mail, record = Mail(learner), Record(learner, adversary, at, watchman)
-    for t in range(1, rounds + 1):
-        offer, parts = next(world)  # the decision sets, the clean rewards and σ: steps 1 and 2
-        plot = adversary.commit(offer, parts)  # step 3
-        decision = learner.choose(plot.actions, offer.sigma if offer.told is None else offer.told)  # step 4
-        reward = adversary.answer(offer, parts, plot, decision)  # step 5
-        if watch is not None:
-            watch(learner, offer, plot, decision)
-        if watchman is not None:  # in the order of decisions, also where the policy has to wait
-            watchman.observe(decision.action, reward, mask=None if offer.delay is None else offer.delay != NEVER)
-        mail.deliver(offer, decision, reward)  # step 6
-        record.note(offer, decision)
+    lanes = [Lane(policy, played, rounds, seed, at, monitor, watch) for policy in policies]
+    world = _world(played, seed)
+    for done in range(0, rounds, _BLOCK):
+        block = list(islice(world, min(_BLOCK, rounds - done)))  # steps 1 and 2 of the protocol
+        for lane in lanes:  # one after the other, so that what each knows stays in the processor's cache
+            for offer, parts in block:
+                lane.play(offer, parts)
+        t = done + len(block)
         if progress is not None and (t % 256 == 0 or t == rounds):
             progress((t - 1) % 256 + 1)
-    return record.trace()
+    return [lane.record.trace() for lane in lanes]
+
+
+class Lane:
+    """One policy and its adversary, in worlds that other policies may share."""
+
+    def __init__(
+        self,
+        policy: MakePolicy,
+        scenarios: Sequence[Scenario],
+        rounds: int,
+        seed: int,
+        at: Ints,
+        monitor: Monitor,
+        watch: Watch | None,
+    ) -> None:
+        self._policy = prepare(policy, scenarios, rounds, seed)
+        self._adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
+        self._monitor, self._watch = _watchman(monitor, scenarios), watch
+        self._mail = Mail(self._policy)
+        self.record = Record(self._policy, self._adversary, at, self._monitor)
+
+    def play(self, offer: Offer, parts: Sequence[Offer]) -> None:
+        """Play a round: steps 3 to 6 of the protocol. The offer holds the decision sets, the clean rewards and σ."""
+        plot = self._adversary.commit(offer, parts)  # step 3
+        decision = self._policy.choose(plot.actions, offer.sigma if offer.told is None else offer.told)  # step 4
+        reward = self._adversary.answer(offer, parts, plot, decision)  # step 5
+        if self._watch is not None:
+            self._watch(self._policy, offer, plot, decision)
+        if self._monitor is not None:  # in the order of decisions, also where the policy has to wait
+            mask = None if offer.delay is None else offer.delay != NEVER
+            self._monitor.observe(decision.action, reward, mask=mask)
+        self._mail.deliver(offer, decision, reward)  # step 6
+        self.record.note(offer, decision)
 
 
 def prepare(make: MakePolicy, scenarios: Sequence[Scenario], rounds: int, seed: int) -> Policy:
@@ -174,7 +226,8 @@ def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
         own = type(attack)
         if own.strength != "weak" or own.observe is not Attack.observe or own.disguise is not Attack.disguise:
             raise ValueError(f"the realised corruption of {type(attack).__name__} depends on the policy; give a number")
-    adversary, world = _stage(scenarios, seed)
+    adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
+    world = _world(scenarios, seed)
     nothing = np.zeros(len(adversary.ledger.c_sup), np.intp)
     for _ in range(rounds):
         offer, parts = next(world)
@@ -186,10 +239,9 @@ def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
     return adversary.ledger.c_sup
 
 
-def _stage(scenarios: Sequence[Scenario], seed: int) -> tuple[Adversary, Iterator[tuple[Offer, Sequence[Offer]]]]:
-    """The adversary and the world of some scenarios, before the first round."""
-    worlds = [s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in scenarios]
-    return Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed), side_by_side(worlds)
+def _world(scenarios: Sequence[Scenario], seed: int) -> Iterator[tuple[Offer, Sequence[Offer]]]:
+    """What the rounds offer in some scenarios, together and to each."""
+    return side_by_side([s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in scenarios])
 
 
 def batch_key(environment: Environment) -> tuple[object, ...]:
