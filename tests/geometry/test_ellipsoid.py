@@ -41,6 +41,7 @@ from hypothesis import strategies as st
 
 from observed import note, repeatable, worst
 from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.frame import Frame
 from robandit.geometry.intersection import Intersection
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracles need an 80-bit long double")
@@ -893,3 +894,60 @@ def test_bad_directions_and_points_are_refused(name: str) -> None:
 def test_mismatched_pairs_are_refused(first: Body, second: Body) -> None:
     with pytest.raises(ValueError, match="(?i)batch|dim|shape"):
         Intersection(ellipsoid(first), ellipsoid(second))
+
+
+# ----------------------------------------------------------------------------------------- separating directions
+
+
+@regimes
+def test_a_separating_direction_proves_what_is_empty_and_nothing_else(max_cond: float) -> None:
+    @repeatable(60)
+    @given(case=cases(max_cond), stretch=st.sampled_from([1.0 + 1e-4, 1.1, 3.0]))
+    def run(case: Case, stretch: float) -> None:
+        rng = case.rng()
+        normal = unit(rng, case.dim)
+        pair = plant_touching(case.precisions(rng), case.radii, normal, stretch)
+        apart = Intersection(stacked([pair[0]]), stacked([pair[1]]))
+        assert apart.separated(apart.separators()).all()
+        planted = np.asarray(normal, dtype=np.float64)[None]
+        assert apart.separated(planted).all() and not apart.separated(-planted).any()
+        pair = plant_touching(case.precisions(rng), case.radii, normal, 1.0 - 1e-9)
+        touching = Intersection(stacked([pair[0]]), stacked([pair[1]]))
+        probes = np.vstack([planted, -planted, touching.separators(), rng.standard_normal((5, case.dim))])
+        assert not any(touching.separated(probe[None]).any() for probe in probes)
+
+    run()
+
+
+def test_copies_of_the_best_direction_are_no_hard_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inner ellipsoid's best direction stands several times in the set: all of them tie, at the price of one."""
+    rng = np.random.default_rng(6)
+    inner = Ellipsoid(np.zeros((3, 4)), np.stack([random_precision(rng, 4, 10.0) for _ in range(3)]), np.ones(3))
+    outer = Ellipsoid(np.zeros((3, 4)), np.stack([np.eye(4)] * 3), np.full(3, 100.0))
+    directions = np.tile(rng.standard_normal((3, 5, 4)), (1, 2, 1))
+    monkeypatch.setattr(Intersection, "_best_first", None)  # which would be called in a hard case
+    mask, best = Intersection(inner, outer).argmax(directions)
+    assert np.array_equal(mask.sum(axis=1), [2, 2, 2]) and np.array_equal(mask[:, :5], mask[:, 5:])
+    assert np.array_equal(best, inner.support(directions).values.max(axis=1))
+
+
+@regimes
+def test_frames_by_eigenvalues_agree_with_those_by_singular_values(max_cond: float) -> None:
+    """Wherever eigenvalues are trusted; in the mild regime that is often."""
+    trusted = 0
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        conds = float(max_cond ** rng.uniform(0, 1)), float(max_cond ** rng.uniform(0, 1))
+        ratio, odds = float(10.0 ** rng.uniform(-1, 1)), float(rng.uniform(-3, 3))
+        case = Case(int(rng.integers(1, 21)), conds, ("spread", "spread"), False, ratio, 1.0, odds, 1.0, seed)
+        pair = overlapping_pair(case)
+        one, two = stacked([pair[0]]), stacked([pair[1]])
+        frame, by_svd = Frame.of(one, two), Frame.of(one, Ellipsoid.from_root(two.center, two.root, two.radius))
+        trusted += not np.array_equal(frame.axes, by_svd.axes)
+        directions = some_directions(rng, pair, 6)
+        scale = np.array([float(value_scale(*pair, a, 0.0)) for a in directions])
+        rows, places = np.zeros(6, dtype=int), np.arange(6)
+        quick, sure = (use.peaks(use.sight(directions[None]), rows, places).values for use in (frame, by_svd))
+        error = np.max(np.abs(quick - sure) / np.maximum(scale, np.abs(sure)))
+        assert note(f"frames, {max_cond:.0e}: value", error) <= 1e-9
+    assert trusted > (100 if max_cond <= MILD else 20)

@@ -202,3 +202,23 @@ def _check_shapes(center: Floats, precision: Floats, radius: Floats) -> None:
     uneven = np.abs(precision - np.swapaxes(precision, -1, -2))
     if uneven.max() > 1e-8 * np.abs(precision).max():
         raise ValueError(f"precision must be symmetric, but differs from its transpose by {uneven.max():g}")
+
+
+class EllipsoidsOfRows(Ellipsoid):
+    """`Ellipsoid.around` some rows, where each statistic is copied when it is first asked for.
+
+    Use it before the regression learns again.
+    """
+
+    def __init__(self, ridge: Ridge, radius: Floats, rows: Index) -> None:
+        self._ridge, self.radius, self._rows = ridge, radius, rows
+
+    def __getattr__(self, name: str) -> Floats | None:
+        if name not in ("center", "root", "_precision"):
+            raise AttributeError(name)
+        held: Floats | None = getattr(self._ridge, {"center": "mean", "_precision": "precision"}.get(name, name))
+        setattr(self, name, None if held is None else held[self._rows])
+        return self.__dict__[name]
+
+    def __getitem__(self, rows: Any) -> Ellipsoid:
+        return Ellipsoid.around(self._ridge, self.radius[rows], self._rows[rows])

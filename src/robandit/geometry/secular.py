@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from robandit.arrays import Bools, Floats
 
 _ITERATIONS = 100  # far more than any root needs: Newton's method takes about six, bisection sixty
 _CONVERGED = 1e-11  # |q₁ − q₂| at the root; the dual is flat there, so its error is about the square of this
-_NEGLIGIBLE = 1e-17  # share of one ellipsoid in the blend that no longer counts
+_LEAP = 8.0  # largest factor between one ρ and the next: too far out, nothing but rounding is left of the slope
 
 
 class Blend:
@@ -16,21 +18,14 @@ class Blend:
 
     def __init__(self, scale: Floats, shift: Floats, log_rho: Floats) -> None:
         one, two = _shares(log_rho)
-        self.scale = scale
         self.precision = one[..., None] + two[..., None] * scale**2
         self.y = two[..., None] * scale * shift / self.precision  # the centre
-        self.z = -one[..., None] * shift / self.precision
         slack = 1.0 - one * two * (shift**2 / self.precision).sum(axis=-1)
         self.slack = np.maximum(slack, 0.0)  # radius²; negative only if the intersection is empty
 
     def values(self, g: Floats) -> Floats:
         """Support values relative to the first centre."""
         return np.vecdot(g, self.y) + np.sqrt(self.slack * (g**2 / self.precision).sum(axis=-1))
-
-    def maximiser(self, g: Floats) -> tuple[Floats, Floats]:
-        """The point at which ⟨g, y⟩ is largest, in both coordinates."""
-        step = np.sqrt(self.slack / (g**2 / self.precision).sum(axis=-1))[..., None] * g / self.precision
-        return self.y + step, self.z + self.scale * step
 
 
 def _shares(log_rho: Floats) -> tuple[Floats, Floats]:
@@ -39,44 +34,58 @@ def _shares(log_rho: Floats) -> tuple[Floats, Floats]:
         return 1.0 / (1.0 + np.exp(log_rho)), 1.0 / (1.0 + np.exp(-log_rho))
 
 
-def dual(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
-    """The log ρ at which E_ρ touches the intersection's maximum in direction g, and whether the intersection is empty.
+class Peak(NamedTuple):
+    """Where a linear function is largest over the intersection of two ellipsoids, in the frame's coordinates."""
 
-    It is −∞ or ∞ if the maximiser over one ellipsoid lies in the other; in between, `_balance` finds it. Shapes: scale
-    and shift (n, 1, d), g (n, k, d), the results (n, k).
+    y: Floats  # (n, d)
+    z: Floats  # (n, d)
+    log_rho: Floats  # (n,): the E_ρ that touches there; −∞ or ∞ if one ellipsoid does
+    empty: Bools  # (n,): whether the intersection is empty
+
+
+def peak(scale: Floats, shift: Floats, g: Floats, least: Floats | None = None, log_rho: Floats | None = None) -> Peak:
+    """Where ⟨g, y⟩ is largest subject to ‖y‖ ≤ 1 and ‖scale·y − shift‖ ≤ 1: all (n, d), each row on its own.
+
+    If the maximiser over one ellipsoid lies in the other, that is it; otherwise `_balance` finds it, starting at
+    ``log_rho`` (n,). Where the largest ⟨g, y⟩ is below ``least`` (n,), it may stop at an upper bound that is below it.
     """
-    across = g / scale
-    z = scale * g / np.sqrt(np.vecdot(g, g))[..., None] - shift
-    y = (across / np.sqrt(np.vecdot(across, across))[..., None] + shift) / scale
-    log_rho = np.where(np.vecdot(z, z) <= 1.0, -np.inf, np.where(np.vecdot(y, y) <= 1.0, np.inf, 0.0))
-    empty = np.zeros(log_rho.shape, dtype=bool)
-    i, j = between = np.nonzero(log_rho == 0.0)
-    if i.size:
-        with np.errstate(all="ignore"):
-            rho, empty[between] = _balance(scale[i, 0], shift[i, 0], g[i, j])
-        log_rho[between] = np.log(rho)
-    return log_rho, empty
+    y1, across = g / np.sqrt(np.vecdot(g, g))[:, None], g / scale
+    z2 = across / np.sqrt(np.vecdot(across, across))[:, None]
+    z1, y2 = scale * y1 - shift, (z2 + shift) / scale
+    out1, out2 = np.vecdot(z1, z1) - 1.0, np.vecdot(y2, y2) - 1.0
+    first = out1 <= 0.0
+    ends = first | (out2 <= 0.0)
+    least = np.full(len(g), -np.inf) if least is None else least
+    rho = np.ones(len(g)) if log_rho is None else np.exp(np.where(np.isfinite(log_rho), log_rho, 0.0))
+    with np.errstate(all="ignore"):
+        if not ends.any():
+            return _balance(scale, shift, g, (out1, out2, least, rho))
+        wide = first[:, None]
+        found = Peak(np.where(wide, y1, y2), np.where(wide, z1, z2), np.where(first, -np.inf, np.inf), ~ends)
+        rest = np.flatnonzero(~ends)
+        if rest.size:
+            rows = out1[rest], out2[rest], least[rest], rho[rest]
+            for into, what in zip(found, _balance(scale[rest], shift[rest], g[rest], rows), strict=True):
+                into[rest] = what
+        return found
 
 
-def _balance(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
-    """The ρ at which the maximiser of ⟨g, y⟩ over E_ρ has ‖y‖ = ‖z‖, or some ρ at which E_ρ is empty; all (m, d).
+def _balance(scale: Floats, shift: Floats, g: Floats, rows: tuple[Floats, Floats, Floats, Floats]) -> Peak:
+    """The maximiser over the E_ρ at which it has q₁ = q₂, or over one that shows that ⟨g, y⟩ stays below ``least``.
 
-    ‖y‖² − ‖z‖² has the sign of the dual's derivative, so it rises through zero. Newton's method finds the zero in the
-    variable ρ/(ρ + ρ₀), which stays useful at both ends; where it leaves the bracket, bisection of log ρ steps in.
+    ``rows`` are out1, out2, least and the ρ to start at; the gap q₁ − q₂ goes from −out1 at ρ = 0 to out2 at ρ = ∞.
     """
-    d2, pull, load, reach = scale * scale, scale * shift, shift * shift, g * g
-    tilt = reach * d2
-    rho = start = reach.sum(axis=1) / tilt.sum(axis=1)  # ρ₀
-    low, high = _NEGLIGIBLE / d2.max(axis=1), 1.0 / _NEGLIGIBLE / d2.min(axis=1)
+    out1, out2, least, rho = rows
+    d2, pull, load, reach, pace = scale * scale, scale * shift, shift * shift, g * g, scale * g
+    tilt, low, high = reach * d2, np.zeros(len(g)), np.full(len(g), np.inf)
     for _ in range(_ITERATIONS):
-        wide = rho[:, None]
-        inverse = 1.0 / (1.0 + wide * d2)
+        inverse = 1.0 / (1.0 + rho[:, None] * d2)
         slack, width = 1.0 + rho - rho * np.vecdot(load, inverse), np.vecdot(reach, inverse)
         step = np.sqrt(slack / width)  # NaN where E_ρ is empty
-        y = (wide * pull + step[:, None] * g) * inverse
-        z = scale * y - shift
+        y = (rho[:, None] * pull + step[:, None] * g) * inverse
+        z = (step[:, None] * pace - shift) * inverse
         gap = np.vecdot(y, y) - np.vecdot(z, z)
-        moving = np.abs(gap) > _CONVERGED  # not where it is NaN
+        moving = (np.abs(gap) > _CONVERGED) & (np.vecdot(g, y) >= least)  # not where they are NaN
         if not moving.any():
             break
         twice, dz = inverse * inverse, scale * z
@@ -84,10 +93,21 @@ def _balance(scale: Floats, shift: Floats, g: Floats) -> tuple[Floats, Bools]:
         slope = np.vecdot(y - dz, ((step * growth)[:, None] * g - 2.0 * dz) * inverse)  # of the gap
         below = gap < 0.0
         low, high = np.where(below, rho, low), np.where(below, high, rho)
-        move = gap / slope * (start / (start + rho))
-        newton = (rho - move) / (1.0 + move / start)
-        rho = np.where(moving, np.where((newton > low) & (newton < high), newton, np.sqrt(low * high)), rho)
-    return rho, slack < 0.0
+        newton = rho * np.exp(-_log_step(gap, slope * rho, 1.5 * out1, out2))
+        wanted = np.where((newton > low) & (newton < high), newton, np.sqrt(low * high))
+        rho = np.where(moving, np.minimum(np.maximum(wanted, rho / _LEAP), rho * _LEAP), rho)
+    return Peak(y, z, np.log(rho), slack < 0.0)
+
+
+def _log_step(gap: Floats, slope: Floats, under: Floats, over: Floats) -> Floats:
+    """Newton's step in log ρ towards a gap of 0, given its slope in log ρ.
+
+    The gap rises from −under to over, about as fast as ρ at first and as 1/ρ at last. So
+    log((gap + under)/(over − gap)) is nearly linear in log ρ, and a few steps lead to the root from anywhere. Since the
+    gap may fall a little at first, ``under`` should leave a margin.
+    """
+    up, down = gap + under, over - gap
+    return np.log(up / down * (over / under)) * up * down / (slope * (under + over))
 
 
 def secular(c: Floats, p: Floats) -> Floats:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robandit.arrays import ALL, Floats, Index, Ints
-from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.arrays import Bools, Floats, Index, Ints
+from robandit.geometry.ellipsoid import Ellipsoid, EllipsoidsOfRows
 from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
@@ -22,7 +22,7 @@ from robandit.inputs import integer
 from robandit.policies import radius
 from robandit.policies.base import Policy
 from robandit.policies.decision import Search
-from robandit.policies.parts import FieldArrays, Levels, SigmaBar, split_ties
+from robandit.policies.parts import FieldArrays, Levels, SigmaBar
 
 
 class GuaranteeLapsed(UserWarning):
@@ -87,6 +87,10 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
         self._beta = radius.beta_by_level(setting, self.levels, self.radius_scale)
         self._gamma = radius.gamma_by_level(setting, self.levels, self.horizon, self.radius_scale)
         self.layout = Levels(self.levels, self.batch)
+        # Directions that separated the two ellipsoids of a level before. They save work and never change a result.
+        self._separators = np.zeros((self.layout.size, self.dim))
+        self._separable = np.zeros(self.layout.size + self.batch, dtype=bool)  # past the last level, there are none
+        self._cascaded = False  # whether there are any
         # Σ_{t,ℓ} itself is kept as well, since every round asks for a ‖·‖_{Σ_{t,ℓ}}.
         level = self.new_ridge(rows=self.layout.size, keep_precision=True)  # line 2: Σ_{1,ℓ} = λI, b_{1,ℓ} = 0
         return LevelStatistics(ridge=self.new_ridge(), level=level)  # line 3: Σ_1 = λI, b_1 = 0
@@ -105,12 +109,14 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
         """C′_{t,ℓ} = {μ : ‖μ − μ_t‖_{Σ_t} ≤ β_{t,ℓ}} ∩ {μ : ‖μ − μ_{t,ℓ}‖_{Σ_{t,ℓ}} ≤ γ_{t,ℓ}}, before the cascade."""
         trial = self.rows if trial is None else trial
         rows = self.layout.rows(level, trial)
-        own = Ellipsoid.around(self.stats.level, self.gamma(level, trial), rows)
+        own = EllipsoidsOfRows(self.stats.level, self.gamma(level, trial), rows)
         return Intersection(self._global(level, trial), own)  # line 8
 
     def _global(self, level: Ints, trial: Index) -> Ellipsoid:
-        rows = ALL if trial is self.rows else trial  # views where all trials are asked for, copies elsewhere
-        return Ellipsoid.around(self.stats.ridge, self.beta(level, trial), rows)
+        radii = self.beta(level, trial)
+        if trial is self.rows:
+            return Ellipsoid.around(self.stats.ridge, radii)
+        return EllipsoidsOfRows(self.stats.ridge, radii, trial)
 
     def best_in_cascade(self, actions: Floats | Region, level: Ints, trial: Index) -> tuple[Optimum, Ints]:
         """The best actions under C_{t,ℓ}, and the level used: one further up wherever C′_{t,ℓ} is empty.
@@ -118,17 +124,55 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
         Where all levels are empty, the global ellipsoid with the widest radius is left; the paper's line 9 does not
         say. Only the levels that are drawn are looked at, and their successors only when they are empty.
         """
-        found = optimise(actions, self.confidence(level, trial))
-        used, at = level.copy(), np.flatnonzero(found.values == -np.inf)
+        used = self._skip_empty(level.copy(), trial)
+        found = self._best(actions, used, trial)
+        at = np.flatnonzero(found.values == -np.inf)
         while at.size:
-            used[at] += 1  # line 9: C_{t,ℓ} = C_{t,ℓ+1} where C′_{t,ℓ} is empty
-            top = used[at] > self.levels
-            for rows, confidence in ((at[~top], self.confidence), (at[top], self._global)):
-                if rows.size:
-                    part = actions[rows] if isinstance(actions, np.ndarray) else actions
-                    _replace_rows(found, rows, optimise(part, confidence(used[rows], trial[rows])))
+            self._remember_empty(used[at], trial[at])
+            used[at] = self._skip_empty(used[at] + 1, trial[at])  # line 9: C_{t,ℓ} = C_{t,ℓ+1} where C′_{t,ℓ} is empty
+            part = actions[at] if isinstance(actions, np.ndarray) else actions
+            _replace_rows(found, at, self._best(part, used[at], trial[at]))
             at = at[found.values[at] == -np.inf]
         return found, used
+
+    def _best(self, actions: Floats | Region, level: Ints, trial: Index) -> Optimum:
+        """The best actions under C′_{t,ℓ}; past the last level, under the global ellipsoid alone."""
+        if not self._cascaded or level.max(initial=0) <= self.levels:
+            return optimise(actions, self.confidence(level, trial))
+        found, rest = optimise(actions, self._global(level, trial)), np.flatnonzero(level <= self.levels)
+        if isinstance(actions, np.ndarray):
+            found = found._replace(maximisers=found.mask(actions.shape[1]), certified=found.certified.copy(), only=None)
+        if rest.size:
+            part = actions[rest] if isinstance(actions, np.ndarray) else actions
+            _replace_rows(found, rest, optimise(part, self.confidence(level[rest], trial[rest])))
+        return found
+
+    def _skip_empty(self, level: Ints, trial: Index) -> Ints:
+        """The first level from here on that is not `_known_empty`."""
+        at = np.flatnonzero(self._separable[self.layout.rows(level, trial)]) if self._cascaded else self.rows[:0]
+        if at.size:
+            ladder = np.arange(1, self.levels + 2)
+            empty = ladder < level[at, None]  # (m, levels + 1)
+            i, j = above = np.nonzero(~empty)
+            empty[above] = self._known_empty(ladder[j], trial[at[i]])
+            level[at] = ladder[empty.argmin(axis=1)]
+        return level
+
+    def _known_empty(self, level: Ints, trial: Index) -> Bools:
+        """Whether a separating direction of an earlier round proves that C′_{t,ℓ} is empty."""
+        rows = self.layout.rows(level, trial)
+        empty = self._separable[rows]
+        at = np.flatnonzero(empty)
+        if at.size:
+            empty[at] = self.confidence(level[at], trial[at]).separated(self._separators[rows[at]])
+        return empty
+
+    def _remember_empty(self, level: Ints, trial: Index) -> None:
+        """Keep the directions that separate the two ellipsoids of these levels: they will often do so again."""
+        if level.size:
+            rows = self.layout.rows(level, trial)
+            self._separators[rows], self._separable[rows] = self.confidence(level, trial).separators(), True
+            self._cascaded = True
 
     def draw_level(self, uniform: Floats) -> Ints:
         """f(t) = ℓ with probability 2^−ℓ for 1 < ℓ ≤ ℓ_max, and 1 otherwise."""
@@ -173,12 +217,24 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
         return chances
 
     def chances(self, actions: Floats, search: Search | None = None) -> Floats:
-        levels, trial = np.arange(1, self.levels + 1), np.tile(self.rows, self.levels)  # all levels in one batch
-        offered = np.broadcast_to(actions, (self.levels, *actions.shape)).reshape(-1, *actions.shape[1:])
-        found = self.best_in_cascade(offered, np.repeat(levels, self.batch), trial)[0].maximisers
-        assert found is not None
-        shares = split_ties(found).reshape(self.levels, *actions.shape[:2])
-        return np.tensordot(self.level_probabilities(), shares, axes=1)
+        level, trial = np.repeat(np.arange(1, self.levels + 1), self.batch), np.tile(self.rows, self.levels)
+        shares = np.zeros((self.levels + 1, *actions.shape[:2]))  # of every level, and of the global ellipsoid
+        flat = shares.reshape(-1, actions.shape[1])
+        known = self._known_empty(level, trial)
+        if not known.all():
+            flat[: len(level)][~known] = self._shares(actions, level[~known], trial[~known])
+        empty = ~flat[: len(level)].any(axis=1)
+        if empty.any():
+            self._remember_empty(level[empty & ~known], trial[empty & ~known])
+            shares[-1] = self._shares(actions, self.no_level + self.levels + 1, self.rows)
+            for row in np.flatnonzero(empty)[::-1]:
+                flat[row] = flat[row + self.batch]  # the cascade, from the top down
+        return np.tensordot(self.level_probabilities(), shares[:-1], axes=1)
+
+    def _shares(self, actions: Floats, level: Ints, trial: Index) -> Floats:
+        """The probability of each action under C′_{t,ℓ}, before the cascade: all are 0 where it is empty."""
+        found = self._best(actions[trial], level, trial).mask(actions.shape[1])
+        return found / np.maximum(np.add.reduce(found, axis=1, keepdims=True, dtype=float), 1.0)
 
     def _warn_past_horizon(self) -> None:
         if self.rounds >= self.horizon and not self._lapsed:
