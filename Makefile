@@ -31,6 +31,7 @@ test-slow: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/figure1.py
 
 lint: $(VENV)/dev

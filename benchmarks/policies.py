@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,11 +136,39 @@ def multi_level() -> None:
             print(f"{scale:5} {lies:16d} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
 
 
+def default_policy() -> None:
+    """Print what `recommend` recommends without knowing anything, beside OFUL."""
+    choice = robandit.recommend(dim=20, horizon=10_000, noise_range=NOISE)
+    make = partial(choice.policy, **{name: value for name, value in choice.settings.items() if name != "dim"})
+    print("\nThe default policy beside OFUL (d = K = 20)")
+    print("trials   µs/round/trial   OFUL µs   ratio")
+    for trials in (1, 64):
+        ours = compare(make, 20, 20, trials)[0]
+        oful = compare(robandit.OFUL, 20, 20, trials)[0]
+        print(f"{trials:6d} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
+
+
+def propensities() -> None:
+    """Print how long Multi-level's exact propensities take for one trial, after 400 rounds."""
+    print("\nMulti-level's exact propensities, one trial (d = K = 20)\nscale       ms")
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1.0, 1.0, (20, 20)) / 20**0.5
+    for scale in (0.1, 0.01, 0.001):
+        policy = robandit.MultiLevelWeightedOFUL(dim=20, noise_range=NOISE, horizon=10_000, radius_scale=scale, seed=1)
+        for _ in range(400):
+            decision = policy.choose(actions, sigma=0.02)
+            policy.update(decision, float(decision.action.sum() / 20**0.5 + 0.02 * rng.normal()))
+        best = min(_seconds(partial(policy.propensities, actions)) for _ in range(100))
+        print(f"{scale:5} {1e3 * best:8.2f}", flush=True)
+
+
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with threadpool_limits(1):
         sizes()
         multi_level()
+        default_policy()
+        propensities()
 
 
 if __name__ == "__main__":

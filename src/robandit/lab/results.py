@@ -33,6 +33,7 @@ except ImportError:  # not on Windows, where two runs into the same file are not
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 4
+_NUMERICS = 2  # raised when the last bits of a result change; 2: the exact intersections of Multi-level weighted OFUL
 _KEY = b"robandit"
 _ROWS = 1 << 17  # of a row group: some 30 MB in memory
 
@@ -167,7 +168,8 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
 def stamp(run: Run) -> dict[str, Any]:
     """What decides every bit of a run's table."""
     config = json.loads(json.dumps(run.plain()))
-    about = {"format": _FORMAT, "version": robandit.__version__, "numpy": np.__version__, "config": config}
+    about = {"format": _FORMAT, "numerics": _NUMERICS, "version": robandit.__version__, "numpy": np.__version__}
+    about["config"] = config
     code = {str(kind): fingerprint(group, kind) for group in CATALOGUE for kind in run.kinds(group)}
     own = {kind: digest for kind, digest in code.items() if digest is not None}
     return about | {"code": own} if own else about
