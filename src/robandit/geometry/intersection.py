@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robandit.arrays import Bools, Floats
+from robandit.arrays import Bools, Floats, count_to
 from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support
 from robandit.geometry.frame import Frame
 from robandit.geometry.secular import Blend
@@ -84,7 +84,7 @@ class Intersection:
         pairs, batch = self._batch(), directions.reshape(-1, *directions.shape[-2:])
         heights, widths = pairs.first._heights(batch)
         mask, best = _leading(heights, widths)
-        chosen = batch[np.arange(len(batch)), mask.argmax(axis=1)]
+        chosen = batch[count_to(len(batch)), mask.argmax(axis=1)]
         settled = _contains(pairs.second, _tips(pairs.first, chosen))
         if np.count_nonzero(mask) > len(mask):
             settled &= ~_several(mask, batch, chosen)
@@ -104,7 +104,7 @@ class Intersection:
         slack = _ROUNDING * np.maximum(width1.max(axis=1), width2.max(axis=1))  # rounding scales with the wider one
         exact = _refine(self._frame, directions, upper, slack)
         known = np.where(exact, upper, -np.inf)
-        rows, k = np.arange(len(upper)), known.argmax(axis=1)
+        rows, k = count_to(len(upper)), known.argmax(axis=1)
         best, narrow = known[rows, k], np.minimum(width1[rows, k], width2[rows, k])
         return exact & _reaches(upper, best, TIE * (narrow + np.abs(best))), best
 
@@ -151,9 +151,9 @@ def _contains(body: Ellipsoid, points: Floats) -> Bools:
 
 def _leading(values: Floats, half_widths: Floats) -> tuple[Bools, Floats]:
     """Which support values (B, K) are the largest up to rounding, and the largest, (B,)."""
-    best = np.maximum.reduce(values, axis=1)
-    slack = TIE * (np.maximum.reduce(half_widths, axis=1) + np.abs(best))
-    return values >= (best - slack)[:, None], best
+    at = count_to(len(values)), values.argmax(axis=1)
+    best = values[at]
+    return values >= (best - TIE * (half_widths[at] + np.abs(best)))[:, None], best
 
 
 def _reaches(values: Floats, best: Floats, slack: Floats) -> Bools:
@@ -176,7 +176,7 @@ def _refine(frame: Frame, directions: Floats, upper: Floats, slack: Floats) -> B
     reach its value are left once that is certain.
     """
     sight, exact = frame.sight(directions), np.zeros(upper.shape, dtype=bool)
-    rows, k = np.arange(len(upper)), upper.argmax(axis=1)
+    rows, k = count_to(len(upper)), upper.argmax(axis=1)
     found = frame.peaks(sight, rows, k)
     best = upper[rows, k] = found.values
     exact[rows, k] = True

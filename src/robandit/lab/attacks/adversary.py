@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import Floats, Index
+from robandit.arrays import Floats, Index, count_to
 from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
 from robandit.lab.attacks.ledger import Ledger
@@ -52,12 +52,12 @@ class Adversary:
         if self.ledger.exhausted or not isinstance(actions, np.ndarray):
             return Plot(actions)  # an infinite set has lies without number; `answer` finds the one that matters
         left, moves, shown = self.ledger.left[:, None], None, actions
-        wanted = self._ask("disguise", parts, actions) if self._disguised else None
+        wanted = self._ask("disguise", parts, actions.copy) if self._disguised else None
         if wanted is not None:
             moves = np.linalg.norm(wanted - actions, axis=2)
             part = np.divide(left, moves, out=np.ones_like(moves), where=moves > left)
             shown, moves = actions + part[:, :, None] * (wanted - actions), part * moves
-        lies = self._ask("corrupt", parts, np.zeros_like(offer.means))
+        lies = self._ask("corrupt", parts, lambda: np.zeros_like(offer.means))
         if lies is not None:
             limit = left if moves is None else np.maximum(left - moves, 0.0)
             lies = np.minimum(np.maximum(lies, -limit), limit)
@@ -81,7 +81,7 @@ class Adversary:
             return reward
         amounts = np.zeros_like(offer.means) if plot.lies is None else np.abs(plot.lies)
         self.ledger.book(amounts if plot.moves is None else amounts + plot.moves, played)
-        return reward if plot.lies is None else reward + plot.lies[np.arange(len(reward)), played]
+        return reward if plot.lies is None else reward + plot.lies[count_to(len(reward)), played]
 
     def _check_infinite(self) -> None:
         """Refuse infinite decision sets if some attack can't lie about them."""
@@ -89,12 +89,12 @@ class Adversary:
             if not attack.infinite:
                 raise ValueError(f"{type(attack).__name__} needs finite decision sets, and these are infinite")
 
-    def _ask(self, what: str, parts: Sequence[Offer], default: Floats) -> Floats | None:
+    def _ask(self, what: str, parts: Sequence[Offer], default: Callable[[], Floats]) -> Floats | None:
         """Ask all attacks to `corrupt` or `disguise`. One that has no answer gets ``default``; None if none has any."""
         answers = [getattr(attack, what)(part) for attack, part in zip(self._attacks, parts, strict=True)]
         if all(answer is None for answer in answers):
             return None
-        whole = default.copy()
+        whole = default()
         for attack, answer, rows in zip(self._attacks, answers, self._rows, strict=True):
             if answer is None:
                 continue

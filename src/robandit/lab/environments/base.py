@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from robandit.arrays import Floats, Index, Ints
+from robandit.arrays import Floats, Index, Ints, count_to
 from robandit.errors import Configured
 from robandit.geometry.regions import Region
 from robandit.inputs import integer, positive
@@ -99,12 +99,12 @@ class Offer:
     def mean_of(self, played: Index, action: Floats) -> Floats:
         """The mean ⟨a_t, μ*⟩ of the actions played, (B,), by place in a finite set, by features in an infinite one."""
         if isinstance(self.menu.actions, np.ndarray):
-            return self.menu.means[np.arange(len(played)), played]
+            return self.menu.means[count_to(len(played)), played]
         return np.vecdot(action, self.menu.parameter)
 
     def reward_of(self, played: Index, action: Floats) -> Floats:
         """The clean reward r′_t(a_t) of the actions played, (B,)."""
-        noise = self.noise if self.noise.ndim == 1 else self.noise[np.arange(len(played)), played]
+        noise = self.noise if self.noise.ndim == 1 else self.noise[count_to(len(played)), played]
         return self.mean_of(played, action) + noise
 
     def narrowed(self, actions: Floats) -> Offer:
