@@ -59,6 +59,16 @@ def test_bounds_hold_and_are_tight_after_many_updates(count: int, dim: int) -> N
     assert (bounds <= exact + 2e-11 * dim * start).all()
 
 
+def test_bounds_are_computed_again_before_rounding_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robandit.geometry.large_sets._LIFE", 5)
+    ridge, directions, rng = played(400, 20, 1, seed=2)
+    for t in range(12):
+        ridge.bounds.of(directions, ridge.root)
+        ridge.bounds._squares += 1.0  # as if it were rounding
+        learn(ridge, directions, rng.integers(0, 400, 1), rng)
+        assert (ridge.bounds._squares.min() > 4.5) == (t % 5 == 4)
+
+
 def test_the_loosest_bounds_change_nothing() -> None:
     """Every action is then a candidate, and the widths are computed again."""
     ridge, directions, rng = played(400, 20, 2, seed=3)

@@ -19,7 +19,8 @@ from robandit.arrays import Bools, Floats, Index
 LARGE = 4000
 """Sets of so many numbers, K·d, are large: below, computing all widths afresh is faster."""
 
-_MARGIN = 1e-11  # of ‖a‖²/λ: many times what rounding can add to a squared width that is followed for ever
+_LIFE = 10_000  # updates for which widths are followed before they are computed again
+_MARGIN = 1e-11  # of ‖a‖² tr Σ⁻¹: more than rounding can take from a squared width in all of these updates
 _REFRESH = 64  # candidates in one round after which all widths are computed again
 
 
@@ -33,15 +34,16 @@ class WidthBounds:
         self._directions: Floats | None = None
         self._squares: Floats = np.empty(0)  # (n, K)
         self._margin: Floats = np.empty(0)  # (n, K)
+        self._age = 0  # updates
 
     def of(self, directions: Floats, root: Floats) -> Floats:
         """The bounds (n, K) for these directions: those that are kept, or new ones."""
-        if directions is not self._directions:
+        if directions is not self._directions or self._age >= _LIFE:
             norms = np.vecdot(directions, directions)
             largest = np.vecdot(root, root).sum(axis=-1)  # at least the largest eigenvalue of Σ⁻¹
             self._margin = _MARGIN * norms * largest[:, None]
             self._squares = np.stack([_squared_widths(*pair) for pair in zip(directions, root, strict=True)])
-            self._directions = None if directions.flags.writeable else directions
+            self._directions, self._age = None if directions.flags.writeable else directions, 0
         return np.maximum(self._squares + self._margin, 0.0)
 
     def renew(self, row: int, directions: Floats, root: Floats) -> Floats:
@@ -61,6 +63,7 @@ class WidthBounds:
             along = np.matvec(self._directions, gain)  # (n, K)
             along *= along
             self._squares -= share[:, None] * along
+            self._age += 1
 
     def forget(self) -> None:
         """Drop everything, since widths may have grown."""
