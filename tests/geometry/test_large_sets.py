@@ -70,7 +70,7 @@ def test_bounds_are_computed_again_before_rounding_adds_up(monkeypatch: pytest.M
 
 
 def test_the_loosest_bounds_change_nothing() -> None:
-    """Every action is then a candidate, and the widths are computed again."""
+    """Every action is then a candidate, and the widths are computed again afterwards."""
     ridge, directions, rng = played(400, 20, 2, seed=3)
     for _ in range(40):
         learn(ridge, directions, rng.integers(0, 400, 2), rng)

@@ -7,8 +7,6 @@ depends on the ellipsoid alone, and never on which bounds there were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from math import inf, sqrt
 from operator import itemgetter
 
@@ -20,8 +18,9 @@ LARGE = 4000
 """Sets of so many numbers, K·d, are large: below, computing all widths afresh is faster."""
 
 _LIFE = 10_000  # updates for which widths are followed before they are computed again
+_EPSILON = 4 * np.finfo(float).eps  # times d: what rounding can take from a squared width that is new, likewise
 _MARGIN = 1e-11  # of ‖a‖² tr Σ⁻¹: more than rounding can take from a squared width in all of these updates
-_REFRESH = 64  # candidates in one round after which all widths are computed again
+_MANY = 32  # candidates that are computed one by one; where there are more, bounds are computed again
 
 
 class WidthBounds:
@@ -39,18 +38,20 @@ class WidthBounds:
     def of(self, directions: Floats, root: Floats) -> Floats:
         """The bounds (n, K) for these directions: those that are kept, or new ones."""
         if directions is not self._directions or self._age >= _LIFE:
-            norms = np.vecdot(directions, directions)
-            largest = np.vecdot(root, root).sum(axis=-1)  # at least the largest eigenvalue of Σ⁻¹
-            self._margin = _MARGIN * norms * largest[:, None]
-            self._squares = np.stack([_squared_widths(*pair) for pair in zip(directions, root, strict=True)])
-            self._directions, self._age = None if directions.flags.writeable else directions, 0
+            squares = np.stack([_squared_widths(*pair) for pair in zip(directions, root, strict=True)])
+            largest = np.vecdot(root, root).sum(axis=-1)[:, None]  # tr Σ⁻¹, at least the largest eigenvalue
+            if directions.flags.writeable:  # a set that is not kept
+                self._directions = None
+                size = np.array([[each.ravel().dot(each.ravel())] for each in directions])
+                return squares + _EPSILON * directions.shape[2] * size * largest
+            self._squares, self._directions, self._age = squares, directions, 0
+            self._margin = _MARGIN * np.vecdot(directions, directions) * largest
         return np.maximum(self._squares + self._margin, 0.0)
 
-    def renew(self, row: int, directions: Floats, root: Floats) -> Floats:
-        """Compute the bounds (K,) of one regression again."""
-        self._squares[row] = _squared_widths(directions, root)
-        bounds: Floats = self._squares[row] + self._margin[row]
-        return bounds
+    def renew(self, row: int, root: Floats) -> None:
+        """Compute the bounds of one regression again."""
+        if self._directions is not None:
+            self._squares[row] = _squared_widths(self._directions[row], root)
 
     @property
     def kept(self) -> bool:
@@ -83,12 +84,14 @@ def best_of_many(
     best: list[tuple[int, float, float]] = []
     equal: list[list[int]] = []
     for row, offered in enumerate(directions):
-        renew = partial(bounds.renew, row, offered, root[row])
-        found = _candidates(offered, offered.dot(center[row]), squares[row], root[row], radius.item(row), tie, renew)
+        means = offered.dot(center[row])
+        found = _candidates(offered, means, squares[row], root[row], radius.item(row), tie)
         top = max(found, key=itemgetter(1))
         least = top[1] - tie * (top[2] + abs(top[1]))
         best.append(top)
         equal.append([k for k, value, _ in found if value >= least])
+        if len(found) > _MANY:
+            bounds.renew(row, root[row])
     ties: Bools | None = None
     if any(len(places) > 1 for places in equal):
         ties = np.zeros(squares.shape, dtype=bool)
@@ -98,16 +101,12 @@ def best_of_many(
 
 
 def _candidates(
-    directions: Floats,
-    means: Floats,
-    squares: Floats,
-    root: Floats,
-    radius: float,
-    tie: float,
-    renew: Callable[[], Floats],
+    directions: Floats, means: Floats, squares: Floats, root: Floats, radius: float, tie: float
 ) -> list[tuple[int, float, float]]:
     """All directions that may have the largest support value: their places, exact values and half-widths."""
-    rest = means + radius * np.sqrt(squares)
+    rest = np.sqrt(squares)
+    rest *= radius
+    rest += means
     found: list[tuple[int, float, float]] = []
     least = -inf  # what the others must reach
     while rest.item(k := rest.argmax()) >= least:
@@ -117,8 +116,7 @@ def _candidates(
         found.append((int(k), value, half_width))
         least = max(least, value - tie * (half_width + abs(value)))
         rest[k] = -inf
-        if len(found) == _REFRESH:
-            rest = np.minimum(rest, means + radius * np.sqrt(renew()))
+        if len(found) == _MANY:  # all others at once
             more = np.flatnonzero(rest >= least)
             far = np.vecmat(directions[more], root)
             half_widths = radius * np.sqrt(np.vecdot(far, far))
