@@ -75,8 +75,8 @@ def _audit_knowledge(parser: ArgumentParser) -> None:
     what = parser.add_argument_group("what is known of honest feedback")
     about = "Noise has this sub-Gaussian scale: R if |noise| <= R, 0.5 if honest rewards lie in [0, 1]."
     what.add_argument("--noise", metavar="S", type=float, required=True, help=about)
-    about = "Honest rewards are the features times a parameter of at most this norm (default %(default)s)."
-    what.add_argument("--parameter-bound", metavar="B", type=float, default=1.0, help=about)
+    about = "Honest rewards are the features times a parameter of at most this norm (default: of any norm)."
+    what.add_argument("--parameter-bound", metavar="B", type=float, help=about)
     about = "Honest rewards lie in this range. Write --reward-range=-1,1 if LOW is negative."
     what.add_argument("--reward-range", type=low_high, metavar="LOW,HIGH", help=about)
     about = "Let a proof be wrong with at most this probability (default %(default)s)."

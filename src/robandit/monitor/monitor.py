@@ -10,26 +10,30 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.arrays import Floats, Ints
+from robandit.arrays import Floats, Index, Ints
 from robandit.errors import Configured
 from robandit.inputs import (
     as_floats,
     first_bad,
     integer,
+    not_negative,
     overwrite,
     positive,
     probability,
     read_mask,
     read_rewards,
 )
+from robandit.monitor.attribution import find_suspect
 from robandit.monitor.blocks import Blocks, Partition
-from robandit.monitor.certificate import TRACE, Certificate, Group, name_groups
-from robandit.monitor.contradiction import Assumptions, lower_bound
+from robandit.monitor.certificate import TRACE, Certificate, Group, list_groups
+from robandit.monitor.contradiction import lower_bound
+from robandit.monitor.groups import Groups
+from robandit.monitor.radii import Assumptions, RareEvents
 from robandit.monitor.sources import Sources
 
-_STATE_FORMAT = 1
+_STATE_FORMAT = 2
 _LARGEST = 1e25  # the largest number, and its inverse the least σ: fourth powers must not overflow
-_COUNTERS = ("certain", "beyond", "by_time", "by_label", "alarm", "since")  # arrays (B,) of the state
+_COUNTERS = ("certain", "beyond", "by_time", "by_label", "freely", "alarm", "since")  # arrays (B,) of the state
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,17 +56,22 @@ class CorruptionMonitor(Configured):
 
     dim: int
     """d, the number of features of an action."""
-    noise: float | tuple[float, ...]
-    """s: given the past, the noise is s-sub-Gaussian. In a batch it may be one for each stream. R is valid if |ε| ≤ R,
-    and 1/2 if honest rewards lie in [0, 1]."""
-    parameter_bound: float = 1.0
-    """B, an upper bound on ‖μ*‖."""
+    noise: float | tuple[float, ...] | None = None
+    """s: given the past, the noise is s-sub-Gaussian. In a batch it may be one for each stream. R is valid if |ε| ≤ R.
+    By default it follows from ``reward_range``: half its width, or less where ``highest_mean`` is known."""
+    parameter_bound: float | None = None
+    """B, an upper bound on ‖μ*‖, if one is known for sure. The proof needs none."""
+    misspecification: float = 0.0
+    """ζ: every honest mean is within ζ of ⟨a, μ*⟩."""
     delta: float = 0.05
     """The probability with which the bound may ever be wrong, over all looks."""
     regularization: float | None = None
     """λ, one for all groups. By default the best of a grid is found, and δ pays for that."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest honest reward, if known. What lies beyond is corrupt with certainty."""
+    highest_mean: float | None = None
+    """The most that any honest reward has on average, given the past and the action: a cap, not the average rate.
+    For rare clicks it proves up to twice as much. It needs ``reward_range``, and takes the place of ``noise``."""
     sources: int = 0
     """The number of sources of traffic to tell apart, the first to appear. If it is above 0, half of δ is theirs."""
     block: int = 16
@@ -75,16 +84,21 @@ class CorruptionMonitor(Configured):
     def __post_init__(self) -> None:
         self.dim, self.block = integer("dim", self.dim, 1), integer("block", self.block, 1)
         self.sources = integer("sources", self.sources, 0)
-        for name in ("parameter_bound", "radius_scale"):
-            setattr(self, name, positive(name, getattr(self, name)))
+        self.radius_scale = positive("radius_scale", self.radius_scale)
+        self.misspecification = not_negative("misspecification", self.misspecification)
+        if self.parameter_bound is not None:
+            self.parameter_bound = positive("parameter_bound", self.parameter_bound)
         self.delta = probability("delta", self.delta)
         if self.regularization is not None:
             self.regularization = positive("regularization", self.regularization)
         if self.reward_range is not None:
             self.reward_range = _read_range(self.reward_range)
         self._single, self._batch = self.trials is None, integer("trials", 1 if self.trials is None else self.trials, 1)
-        self.noise = _read_noise(self.noise, self._batch, self._single)
-        self._usual: Floats = np.broadcast_to(self.noise, self._batch) ** -2.0  # the weights where nothing is declared
+        self._rare = _read_cap(self.highest_mean, self.reward_range, self.noise)
+        scale = _read_noise(self._given_noise(), self._batch, self._single)
+        self.noise = scale if self.noise is not None else None
+        self._scale = scale
+        self._usual: Floats = np.broadcast_to(scale, self._batch) ** -2.0  # the weights where nothing is declared
         self._round = 0
         self._blocks = Blocks(self.block, self._batch, self.dim)
         self._sources = Sources(self.sources, self._batch, self.dim)
@@ -92,6 +106,7 @@ class CorruptionMonitor(Configured):
         self._beyond: Ints = np.zeros(self._batch, np.int64)  # and how many rewards were
         self._by_time: Floats = np.zeros(self._batch)  # the best bound so far, without that, by blocks of rounds
         self._by_label: Floats = np.zeros(self._batch)  # and by sources
+        self._freely: Floats = np.zeros(self._batch)  # the best of both that needs no bound on ‖μ*‖
         self._alarm: Ints = np.zeros(self._batch, np.int64)
         self._groups: list[tuple[Group, ...]] = [()] * self._batch
         self._blamed: list[tuple[Group, ...]] = [()] * self._batch
@@ -99,6 +114,16 @@ class CorruptionMonitor(Configured):
         self._made = True
 
     _made = False
+
+    def _given_noise(self) -> Any:
+        """The declared scale of the noise, or the one that follows from the range."""
+        if self.noise is not None:
+            return self.noise
+        if self._rare is not None:
+            return self._rare.scale
+        if self.reward_range is None:
+            raise ValueError("noise must be given, or else reward_range, from which it follows")
+        return 0.5 * (self.reward_range[1] - self.reward_range[0])
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._made and name[0] != "_":
@@ -179,7 +204,9 @@ class CorruptionMonitor(Configured):
         number = len(rewards)
         if sigma is None and number == self._batch:
             return self._usual
-        scale = as_floats("sigma", self.noise if sigma is None else sigma)
+        if sigma is not None and self._rare is not None:
+            raise ValueError("sigma can't be given with highest_mean, from which the noise's scale follows")
+        scale = as_floats("sigma", self._scale if sigma is None else sigma)
         if scale.shape not in ((), (number,)):
             raise ValueError(f"sigma must be one number or {number}, got shape {scale.shape}")
         good = (scale >= 1.0 / _LARGEST) & (scale <= _LARGEST)
@@ -207,16 +234,26 @@ class CorruptionMonitor(Configured):
         for part in self.partitions():
             bound = lower_bound(part.groups, self.assumptions(), least=self._by_time, guess=near)
             near = bound.parameter
-            for row in np.flatnonzero(bound.value > self._by_time).tolist():
+            better = np.flatnonzero(bound.value > self._by_time)
+            for row in better.tolist():
                 placed = bound.placed[row]
                 self._by_time[row] = bound.value[row]
-                self._groups[row] = name_groups(part.names, placed, bound.voice[row])
+                self._groups[row] = list_groups(part.names, placed)
                 self._since[row] = 1 + np.asarray(part.starts)[placed > TRACE * placed.sum()].min(initial=self._round)
+            self._look_freely(part.groups, bound.value, better)
         if self._sources.sums.number > 1:
             self._look_at_sources()
         proved = np.maximum(self._by_time, self._by_label) + self._certain
         self._alarm[(self._alarm == 0) & (proved > 0.0)] = self._round
         return proved
+
+    def _look_freely(self, groups: Groups, proved: Floats, better: Index) -> None:
+        """Find out whether the new proofs of some streams need the bound on ‖μ*‖."""
+        if self.parameter_bound is None:
+            self._freely[better] = np.maximum(self._freely[better], proved[better])
+        elif (self._freely[better] <= 0.0).any():
+            found = lower_bound(groups, self.assumptions()._replace(parameter_bound=None), least=self._freely)
+            self._freely = np.maximum(self._freely, found.value)
 
     def certificate(self) -> Any:
         """What is proved so far: a `Certificate`, or in a batch a list of them."""
@@ -228,8 +265,9 @@ class CorruptionMonitor(Configured):
         width = np.inf if self.reward_range is None else self.reward_range[1] - self.reward_range[0]
         by_time, by_label = float(self._by_time[row]), float(self._by_label[row])
         fewest = max(int(self._beyond[row]), ceil(max(by_time, by_label) / width), int(proved > 0.0))
-        # A view that explains far less than the other would name the innocent.
+        # A view that explains far less than the other would list the innocent.
         timely, labelled = by_time >= 0.5 * by_label, by_label >= 0.5 * by_time
+        free = float(self._freely[row] + self._certain[row]) > 0.0
         return Certificate(
             lower_bound=proved,
             delta=self.delta,
@@ -239,11 +277,17 @@ class CorruptionMonitor(Configured):
             since=(int(self._since[row]) or None) if timely else None,
             groups=self._groups[row] if timely else (),
             sources=self._blamed[row] if labelled else (),
+            suspect=self._suspect(row) if labelled and free and by_label > 0.0 else None,
+            misspecification=self.misspecification,
+            parameter_bound=self.parameter_bound,
+            rests_on_bound=proved > 0.0 and not free,
+            beyond=int(self._beyond[row]),
         )
 
     def assumptions(self) -> Assumptions:
         """What its bounds rest on."""
-        return Assumptions(**{name: getattr(self, name) for name in Assumptions._fields})
+        own = {name: getattr(self, name) for name in Assumptions._fields if name not in ("noise", "rare")}
+        return Assumptions(noise=self._scale, rare=self._rare, **own)
 
     def partitions(self) -> Iterator[Partition]:
         """The ways of cutting the rounds so far into blocks that a look compares."""
@@ -253,12 +297,27 @@ class CorruptionMonitor(Configured):
         """The sum of what lay beyond ``reward_range``, and the number of rewards that did, (B,) each."""
         return self._certain.copy(), self._beyond.copy()
 
+    def _suspect(self, row: int) -> str | None:
+        """The source that may be named, if there is one."""
+        groups, assumed = self._sources.groups(share=0.5).of(row), self.assumptions()
+        if isinstance(self._scale, tuple):
+            assumed = assumed._replace(noise=self._scale[row])
+        place = find_suspect(groups, assumed)
+        return None if place is None else self._sources.names()[place]
+
+    def proved_freely(self) -> Floats:
+        """What looks so far have proved without ``parameter_bound`` and ``reward_range``, (B,)."""
+        return self._freely.copy()
+
     def _look_at_sources(self) -> None:
-        bound = lower_bound(self._sources.groups(share=0.5), self.assumptions(), least=self._by_label)
-        for row in np.flatnonzero(bound.value > self._by_label).tolist():
-            named = name_groups(self._sources.names(), bound.placed[row], bound.voice[row])
+        groups = self._sources.groups(share=0.5)
+        bound = lower_bound(groups, self.assumptions(), least=self._by_label)
+        better = np.flatnonzero(bound.value > self._by_label)
+        for row in better.tolist():
+            named = list_groups(self._sources.names(), bound.placed[row])
             self._by_label[row] = bound.value[row]
             self._blamed[row] = tuple(sorted(named, key=lambda group: -group.placed))
+        self._look_freely(groups, bound.value, better)
 
     # Keeping.
 
@@ -325,3 +384,16 @@ def _read_range(value: Any) -> tuple[float, float]:
     if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
         raise ValueError(f"reward_range must be (lowest, highest), got {value!r}")
     return float(ends[0]), float(ends[1])
+
+
+def _read_cap(mean: Any, interval: tuple[float, float] | None, noise: Any) -> RareEvents | None:
+    """What ``highest_mean`` says of the noise."""
+    if mean is None:
+        return None
+    if interval is None or noise is not None:
+        raise ValueError("highest_mean needs reward_range, and takes the place of noise")
+    low, width = interval[0], interval[1] - interval[0]
+    share = probability(
+        "highest_mean, as a share of the range,", (as_floats("highest_mean", mean).item() - low) / width
+    )
+    return RareEvents(width, share)

@@ -34,8 +34,8 @@ class AuditSettings:
 
     noise: float
     """The sub-Gaussian scale of the noise."""
-    parameter_bound: float = 1.0
-    """An upper bound on ‖μ*‖."""
+    parameter_bound: float | None = None
+    """An upper bound on ‖μ*‖, if one is known for sure."""
     delta: float = 0.05
     """The probability of a false alarm, over all looks."""
     reward_range: tuple[float, float] | None = None
@@ -86,9 +86,7 @@ class Source(NamedTuple):
     mean: float
     """The mean of its rewards."""
     placed: float | None
-    """The corruption that is attributed to it; None if the sources do not carry the proof."""
-    voice: float | None
-    """How much it matters in the proof, from 0 to 1; None if the sources do not carry the proof."""
+    """The corruption that the cheapest explanation places on it; None if the sources do not carry the proof."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,10 +248,8 @@ class SourceTally:
 
 
 def _sources(tally: SourceTally, blamed: tuple[Group, ...]) -> list[Source]:
-    placed = {group.name: group for group in blamed}
-    nothing = Group("", 0.0, 0.0)
+    placed = {group.name: group.placed for group in blamed}
     found = [
-        Source(name, rows, mean, *(placed.get(name, nothing)[1:] if blamed else (None, None)))
-        for name, rows, mean in tally.items()
+        Source(name, rows, mean, placed.get(name, 0.0) if blamed else None) for name, rows, mean in tally.items()
     ]
-    return sorted(found, key=lambda source: (-(source.placed or 0.0), -(source.voice or 0.0), -source.rows))
+    return sorted(found, key=lambda source: (-(source.placed or 0.0), -source.rows))

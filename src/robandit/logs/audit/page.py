@@ -177,7 +177,7 @@ def _font() -> Any:
 def _evidence(found: Audit) -> list[Block]:
     """Where the cheapest explanation places the corruption: by source and by time, where these prove something."""
     words, pictures = "Corruption that the cheapest explanation places {}: attribution, not proof.", []
-    told = [Group(one.name, one.placed, one.voice or 0.0) for one in found.sources if one.placed is not None]
+    told = [Group(one.name, one.placed) for one in found.sources if one.placed is not None]
     if told:
         rest = f" {len(told) - _BARS:,} more are in the table below." if len(told) > _BARS else ""
         caption = words.format("on each source") + rest
@@ -216,14 +216,11 @@ def _source_table(found: Audit) -> Grid:
         [one.name, f"{one.rows:,}", mean] for one, mean in zip(found.sources, means, strict=True)
     ]
     if found.certificate.sources:
-        header += ["attributed corruption", "voice in the proof"]
-        words = (
-            "The voice says how much a source matters in the proof, from 0 to 1. Honest sources, with which others are "
-            "compared, have one too."
-        )
+        header += ["placed here by the cheapest explanation"]
+        words = "Where the cheapest explanation places corruption; that accuses nobody."
         most = max(one.placed or 0.0 for one in found.sources)
         for row, one in zip(rows, found.sources, strict=True):
-            row += [_amount(one.placed or 0.0, most), f"{one.voice:.2f}"]
+            row += [_amount(one.placed or 0.0, most)]
     limit = found.settings.sources
     return Grid(
         header, rows, words + (f" Sources beyond the first {limit:,} count as one." if len(rows) > limit else "")
@@ -263,7 +260,7 @@ def _method(found: Audit) -> list[Block]:
         "`docs/monitor.md` has the proof.\n\n"
         f"This holds with probability {1.0 - settings.delta:g}, however often one looks, if: (1) an honest reward is a "
         "fixed linear function of the features plus noise; (2) given the past, that noise is sub-Gaussian with the "
-        f"declared scale; (3) the parameter's norm is at most {settings.parameter_bound:g}; (4) the rows stand in the "
+        f"declared scale; (3) {_bound_in_words(settings)}; (4) the rows stand in the "
         "order of the decisions, and actions were chosen without knowing the noise to come; (5) whether a "
         "reward is missing does not depend on what it would have been. A drift of the world, or rewards that are not "
         "linear in these features, look like corruption."
@@ -279,11 +276,16 @@ def _method(found: Audit) -> list[Block]:
         "honest rewards": "anywhere"
         if settings.reward_range is None
         else "from {:g} to {:g}".format(*settings.reward_range),
-        "norm of the parameter": f"at most {settings.parameter_bound:g}",
+        "norm of the parameter": "any" if settings.parameter_bound is None else f"at most {settings.parameter_bound:g}",
         "chance of a false alarm": f"at most {settings.delta:g}, over all looks",
         "made by": f"robandit {robandit.__version__}",
     }
     return [Text(words), Facts(facts), CommandBlock(_command(found))]
+
+
+def _bound_in_words(settings: AuditSettings) -> str:
+    bound = settings.parameter_bound
+    return "the parameter may have any size" if bound is None else f"the parameter's norm is at most {bound:g}"
 
 
 def _shown(names: Sequence[str]) -> str:
