@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import ceil
 from typing import Any, Self
@@ -27,8 +27,9 @@ from robandit.monitor.attribution import find_suspect
 from robandit.monitor.blocks import Blocks, Partition
 from robandit.monitor.certificate import TRACE, Certificate, Group, list_groups
 from robandit.monitor.contradiction import lower_bound
+from robandit.monitor.declared import read_cap, read_noise, read_range, usual_noise
 from robandit.monitor.groups import Groups
-from robandit.monitor.radii import Assumptions, RareEvents
+from robandit.monitor.radii import Assumptions
 from robandit.monitor.sources import Sources
 
 _STATE_FORMAT = 2
@@ -92,13 +93,19 @@ class CorruptionMonitor(Configured):
         if self.regularization is not None:
             self.regularization = positive("regularization", self.regularization)
         if self.reward_range is not None:
-            self.reward_range = _read_range(self.reward_range)
+            self.reward_range = read_range(self.reward_range)
         self._single, self._batch = self.trials is None, integer("trials", 1 if self.trials is None else self.trials, 1)
-        self._rare = _read_cap(self.highest_mean, self.reward_range, self.noise)
-        scale = _read_noise(self._given_noise(), self._batch, self._single)
+        self._rare = read_cap(self.highest_mean, self.reward_range, self.noise)
+        given = usual_noise(self.reward_range, self._rare) if self.noise is None else self.noise
+        scale = read_noise(given, self._batch, self._single)
         self.noise = scale if self.noise is not None else None
         self._scale = scale
         self._usual: Floats = np.broadcast_to(scale, self._batch) ** -2.0  # the weights where nothing is declared
+        self._begin()
+        self._made = True
+
+    def _begin(self) -> None:
+        """Nothing has been observed, and nothing is proved."""
         self._round = 0
         self._blocks = Blocks(self.block, self._batch, self.dim)
         self._sources = Sources(self.sources, self._batch, self.dim)
@@ -111,19 +118,8 @@ class CorruptionMonitor(Configured):
         self._groups: list[tuple[Group, ...]] = [()] * self._batch
         self._blamed: list[tuple[Group, ...]] = [()] * self._batch
         self._since: Ints = np.zeros(self._batch, np.int64)
-        self._made = True
 
     _made = False
-
-    def _given_noise(self) -> Any:
-        """The declared scale of the noise, or the one that follows from the range."""
-        if self.noise is not None:
-            return self.noise
-        if self._rare is not None:
-            return self._rare.scale
-        if self.reward_range is None:
-            raise ValueError("noise must be given, or else reward_range, from which it follows")
-        return 0.5 * (self.reward_range[1] - self.reward_range[0])
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._made and name[0] != "_":
@@ -369,31 +365,3 @@ class CorruptionMonitor(Configured):
         self._blocks.sums.resize(len(self._blocks.spans))
         self._sources.sums.resize(len(np.asarray(arrays["source_reach"])))
         overwrite(self._arrays(), arrays)
-
-
-def _read_noise(value: Any, batch: int, single: bool) -> float | tuple[float, ...]:
-    if single or not isinstance(value, (Sequence, np.ndarray)):
-        return positive("noise", value)
-    if len(value) != batch:
-        raise ValueError(f"noise must be one number or {batch}, got {len(value)}")
-    return tuple(positive("noise", one) for one in value)
-
-
-def _read_range(value: Any) -> tuple[float, float]:
-    ends = as_floats("reward_range", value)
-    if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
-        raise ValueError(f"reward_range must be (lowest, highest), got {value!r}")
-    return float(ends[0]), float(ends[1])
-
-
-def _read_cap(mean: Any, interval: tuple[float, float] | None, noise: Any) -> RareEvents | None:
-    """What ``highest_mean`` says of the noise."""
-    if mean is None:
-        return None
-    if interval is None or noise is not None:
-        raise ValueError("highest_mean needs reward_range, and takes the place of noise")
-    low, width = interval[0], interval[1] - interval[0]
-    share = probability(
-        "highest_mean, as a share of the range,", (as_floats("highest_mean", mean).item() - low) / width
-    )
-    return RareEvents(width, share)

@@ -249,7 +249,5 @@ class SourceTally:
 
 def _sources(tally: SourceTally, blamed: tuple[Group, ...]) -> list[Source]:
     placed = {group.name: group.placed for group in blamed}
-    found = [
-        Source(name, rows, mean, placed.get(name, 0.0) if blamed else None) for name, rows, mean in tally.items()
-    ]
+    found = [Source(name, rows, mean, placed.get(name, 0.0) if blamed else None) for name, rows, mean in tally.items()]
     return sorted(found, key=lambda source: (-(source.placed or 0.0), -source.rows))
