@@ -131,6 +131,11 @@ class CorruptionMonitor(Configured):
         """The number of rounds observed."""
         return self._round
 
+    @property
+    def noise_scale(self) -> Any:
+        """The scale of the noise that was declared, or that follows from what was."""
+        return self._scale
+
     # Watching.
 
     def observe(
