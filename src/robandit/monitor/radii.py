@@ -17,7 +17,7 @@ _GRID = np.arange(-8.0, 9.0)  # powers of 4 by which the usual size of λ is mul
 _SUMS = 1e-12  # relative error that sums over many rounds may have
 _LEAST = 1e-11  # λ as a share of λ_max(V) below which the small eigenvalues of V, which ρ needs, are rounding
 _UNKNOWN = 100.0  # how many times the estimate's length ‖μ*‖ may have, for rounding alone, where no bound is known
-_STEPS = np.array([0.25, 0.5, 1.0, 2.0])  # m: the largest exponents for which rare events are bounded
+_STEPS = (0.5, 1.0, 2.0)  # m: the largest exponents for which rare events are bounded
 
 
 class RareEvents(NamedTuple):
@@ -39,6 +39,11 @@ class RareEvents(NamedTuple):
             return 0.5 * self.width
         odds = np.log((1.0 - self.share) / self.share)
         return float(self.width * np.sqrt((1.0 - 2.0 * self.share) / (2.0 * odds)))
+
+    def steps(self) -> dict[float, float]:
+        """For each exponent m that is worth it, by what factor the scale is smaller up to there."""
+        found = {m: float(self.scale / (self.width * np.sqrt(self.share * _growth(m)))) for m in _STEPS}
+        return {m: gain for m, gain in found.items() if gain > 1.0}
 
 
 class Assumptions(NamedTuple):
@@ -93,15 +98,16 @@ class Spectra:
         rare = self._assumed.rare
         if rare is None:
             return np.sqrt(paid)
-        least = np.sqrt(paid + 2.0 * np.log(2.0))  # half of δ is for this, the rest for the steps m
-        root = np.sqrt(self._values[:, :, :1] + self._lambda)
+        steps = rare.steps()
+        shared = paid + 2.0 * np.log(1.0 + len(steps))  # δ is shared between this and the steps m
+        least, root = np.sqrt(shared), np.sqrt(self._values[:, :, :1] + self._lambda)
         longest = np.maximum(groups.reach / self._unit[:, None], TINY)
-        for step in _STEPS:
-            gain = np.sqrt(rare.scale**2 / (rare.width**2 * rare.share * _growth(step)))  # √f
+        for step, gain in steps.items():
             power = np.floor(np.log2(step / longest))[..., None]  # of the radius to which the mixture is cut off
-            radius = np.sqrt(paid + 2.0 * np.log(2.0 * 2.0 * len(_STEPS)) - 2.0 * np.log(_over_integers(power)))
             room = 0.5 * 2.0**power * root / (gain * self._unit[:, None, None] * rare.width)
-            fits = (radius <= room) & (self._values.shape[-1] <= room**2) & (gain > 1.0)
+            cut = _beyond(room**2, self._values.shape[-1])
+            radius = np.sqrt(shared - 2.0 * np.log(_over_integers(power)) - 2.0 * np.log1p(-np.minimum(cut, 0.5)))
+            fits = (radius <= room) & (cut <= 0.5)
             least = np.where(fits, np.minimum(least, radius / gain), least)
         return least
 
@@ -136,6 +142,12 @@ class Spectra:
 def _over_integers(index: Floats) -> Floats:
     """A prior over all integers, which adds up to 1."""
     return 2.0 / 3.0 / ((np.abs(index) + 1.0) * (np.abs(index) + 2.0))
+
+
+def _beyond(square: Floats, dim: int) -> Floats:
+    """A bound on the probability that χ² with so many degrees of freedom is above a number (Chernoff)."""
+    ratio = np.maximum(square / dim, 1.0)
+    return np.exp(-0.5 * dim * (ratio - 1.0 - np.log(ratio)))
 
 
 def _growth(step: float) -> float:

@@ -41,8 +41,12 @@ class Rounds(NamedTuple):
 
     def excess(self, parameter: Floats, tolerance: float) -> tuple[Floats, Floats]:
         """r − ⟨a, μ⟩ and |r − ⟨a, μ⟩| − ζ − ks, (n,) each."""
-        rest = self.rewards - self.actions @ parameter
-        return rest, np.abs(rest) - self.misspecification - tolerance * self.noise
+        rest = self.actions @ parameter
+        np.subtract(self.rewards, rest, out=rest)  # there may be millions of rounds
+        over = np.abs(rest)
+        over -= self.misspecification
+        over -= tolerance * self.noise
+        return rest, over
 
 
 def prove_by_rounds(rounds: Rounds, delta: float, radius_scale: float = 1.0) -> tuple[float, Floats]:
@@ -114,7 +118,8 @@ def _smooth(over: Floats, width: float) -> tuple[Bools, Floats]:
 
 
 def _height(rounds: Rounds, point: Floats, tolerance: float, width: float) -> float:
-    over = np.maximum(rounds.excess(point, tolerance)[1], 0.0)
+    over = rounds.excess(point, tolerance)[1]
+    over = over[over > 0.0]
     return float(np.where(over < width, over**2 / (2.0 * width), over - 0.5 * width).sum())
 
 
