@@ -148,6 +148,7 @@ def _dual(rounds: Rounds, point: Floats, tolerance: float, square: Floats) -> fl
     heard, weight = _smooth(over, _SMOOTHINGS[-1] * float(np.median(rounds.noise)))
     signs = np.zeros(len(rest))
     signs[heard] = np.sign(rest[heard]) * weight
+    del rest, over  # there may be millions of rounds
     bent = heard.copy()
     bent[heard] = weight < 1.0
     signs = _within_reach(rounds, signs, bent)
@@ -155,10 +156,10 @@ def _dual(rounds: Rounds, point: Floats, tolerance: float, square: Floats) -> fl
         signs -= rounds.actions @ solve(square[None], (signs @ rounds.actions)[None])[0]
     signs /= max(1.0, float(np.abs(signs).max(initial=0.0)))
     left = float(np.abs(rounds.actions @ solve(square[None], (signs @ rounds.actions)[None])[0]).max(initial=0.0))
-    paid = rounds.misspecification + tolerance * rounds.noise
-    gained, cost = signs * rounds.rewards, paid * np.abs(signs)
-    slack = 4.0 * left * float((np.abs(rounds.rewards) + paid).sum())
-    return float(gained.sum() - cost.sum()) - slack - _ROUNDING * float((np.abs(gained) + cost).sum())
+    size, most, number = np.abs(signs), np.abs(rounds.rewards), len(signs)
+    cost = float(rounds.misspecification * size.sum() + tolerance * (rounds.noise @ size))
+    total = float(most.sum() + rounds.misspecification * number + tolerance * rounds.noise.sum())
+    return float(signs @ rounds.rewards) - cost - 4.0 * left * total - _ROUNDING * (float(most @ size) + cost)
 
 
 def _within_reach(rounds: Rounds, signs: Floats, bent: Bools) -> Floats:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+
 from robandit.features import Features
 from robandit.logs.audit.cells import plain
 from robandit.logs.audit.feedback import AuditedRounds, Reader, find_columns
@@ -41,6 +43,7 @@ class WholeLog:
             if self.bad.count > self.rounds.rounds + _HOPELESS:
                 raise ValueError(f"{self._hopeless('first ')}, so the rest was not read")
             progress(done, log.size, log.unit)
+        pa.default_memory_pool().release_unused()
         self._check_bad()
         self.columns, self.learned = reader.columns, max(1, min(LEARNED, self.rounds.rounds // 4))
 
