@@ -760,3 +760,16 @@ def test_rows_that_are_missing_are_in_the_sentence(tmp_path: Path) -> None:
     assert found.sentence.endswith(
         "1 of 300 rows could not be used; if that has to do with what their rewards were, none of this holds."
     )
+
+
+def test_a_page_names_nobody_where_the_liar_has_most_of_the_traffic(tmp_path: Path) -> None:
+    log, rng = feedback(3000, fraud=0.0), np.random.default_rng(4)
+    lying = rng.random(3000) < 0.7
+    log["reward"] = np.where(lying, -np.array(log["reward"]), log["reward"]).tolist()
+    log["source"] = np.where(lying, "liar", log["source"]).tolist()
+    settings = replace(SETTINGS, looks=4, misspecification=0.0)
+    found = audit(save(tmp_path / "log.parquet", log), settings, source="source")
+    text = Tree(build(found)).text()
+    assert found.certificate.lower_bound > 100.0 and found.certificate.suspect is None
+    assert all(source.placed is None for source in found.sources) and "So none is named." in text
+    assert "places on each source" not in text and "agree with each other, and only without" not in text

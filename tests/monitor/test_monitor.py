@@ -662,6 +662,8 @@ def test_one_shard_alone() -> None:
         ({"dim": 2}, "dim"),
         ({"noise": 0.1}, "noise"),
         ({"parameter_bound": 2.0}, "parameter_bound"),
+        ({"misspecification": 0.1}, "misspecification"),
+        ({"noise": None, "reward_range": (0, 2 * NOISE), "highest_mean": 0.01}, "noise|rare"),
         ({"regularization": 1.0}, "regularization"),
         ({"radius_scale": 2.0}, "radius_scale"),
         ({"block": 8}, "block"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,7 @@ from robandit.monitor.contradiction import lower_bound
 from robandit.monitor.groups import SUMS, Groups
 from robandit.monitor.monitor import CorruptionMonitor
 
-_ALIKE = (
-    *("dim", "noise", "parameter_bound", "misspecification", "highest_mean"),
-    *("regularization", "radius_scale", "block", "trials"),
-)
+_ALIKE = ("dim", "block", "trials")  # and all that they assume, but for δ
 
 
 def joint_certificate(monitors: Sequence[CorruptionMonitor]) -> Certificate:
@@ -54,9 +52,10 @@ def _check(monitors: Sequence[CorruptionMonitor]) -> float:
     """The sum of their δ, if they can be put together."""
     if not monitors:
         raise ValueError("there must be at least one monitor")
+    wanted = _traits(monitors[0])
     for other in monitors:
-        for name in _ALIKE:
-            if getattr(other, name) != getattr(monitors[0], name) or other.trials is not None:
+        for name, value in _traits(other).items():
+            if value != wanted[name] or other.trials is not None:
                 raise ValueError(f"monitors of shards must watch one stream each with the same {name}")
     for place, one in enumerate(monitors):
         if any(one is other or _same_rounds(one, other) for other in monitors[:place]):
@@ -65,6 +64,12 @@ def _check(monitors: Sequence[CorruptionMonitor]) -> float:
     if delta >= 1.0:
         raise ValueError(f"the shards' delta must add up to less than 1, got {delta:g}; give each a part of it")
     return delta
+
+
+def _traits(monitor: CorruptionMonitor) -> dict[str, Any]:
+    """What monitors of shards must have in common."""
+    assumed = monitor.assumptions()._asdict()
+    return {name: getattr(monitor, name) for name in _ALIKE} | {k: v for k, v in assumed.items() if k != "delta"}
 
 
 def _same_rounds(one: CorruptionMonitor, other: CorruptionMonitor) -> bool:

@@ -56,7 +56,7 @@ class Source(NamedTuple):
     mean: float
     """The mean of its rewards."""
     placed: float | None
-    """The corruption that the cheapest explanation places on it; None if the sources do not carry the proof."""
+    """The corruption that the cheapest explanation places on it; None unless a source may be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
         certificate=_combined(settings, certificate, by_rounds, run.certain),
         by_rounds=by_rounds,
         looks=run.looks,
-        sources=_sources(log, settings.sources, certificate.sources),
+        sources=_sources(log, settings.sources, certificate.sources if certificate.suspect else ()),
         bad=log.bad,
     )
 

@@ -220,7 +220,7 @@ def _font() -> Any:
 def _evidence(found: Audit) -> list[Block]:
     """Where the cheapest explanation places the corruption: by source and by time, where these prove something."""
     words, pictures = "Corruption that the cheapest explanation places {}: attribution, not proof.", []
-    told = [Group(one.name, one.placed) for one in found.sources if one.placed is not None]
+    told = [Group(one.name, one.placed) for one in found.sources if one.placed]
     if told:
         rest = f" {len(told) - _BARS:,} more are in the table below." if len(told) > _BARS else ""
         caption = words.format("on each source") + rest
@@ -238,16 +238,23 @@ def _most(groups: Sequence[Group]) -> list[Group]:
 
 
 def _where(found: Audit) -> str:
-    by_source, by_time = found.certificate.sources, found.certificate.groups
-    if not by_source and not by_time:
+    named, by_time = found.certificate.suspect, found.certificate.groups
+    if not named and not by_time and not found.certificate.sources and not found.by_rounds:
         return "The proof rests on rewards outside the honest range alone."
     words = (
         "The proof is about the total. Where the corruption sits is another matter: of all explanations of the log, "
         "the one that takes least corruption places it as shown here. Others may place it elsewhere."
     )
-    if found.sources and not by_source:
+    if not named and not by_time:
+        words = "The proof is about the total. Neither a stretch of time nor a source explains it."
+    if found.sources and not named and found.certificate.sources:
+        words += (
+            " The sources contradict each other, but no single one explains that, or blaming the others would cost "
+            "about as much. So none is named."
+        )
+    elif found.sources and not named:
         words += " It is blocks of rounds that contradict each other; the sources, as wholes, hardly do."
-    if by_source and by_time:
+    if named and by_time:
         words += " The amounts by source and by time are two views of one log; don't add them up."
     return words
 
@@ -258,9 +265,9 @@ def _source_table(found: Audit) -> Grid:
     rows: list[list[object]] = [
         [one.name, f"{one.rows:,}", mean] for one, mean in zip(found.sources, means, strict=True)
     ]
-    if found.certificate.sources:
+    if found.certificate.suspect is not None:
         header += ["placed here by the cheapest explanation"]
-        words = "Where the cheapest explanation places corruption; that accuses nobody."
+        words = "What the cheapest explanation places on each source: attribution, not proof."
         most = max(one.placed or 0.0 for one in found.sources)
         for row, one in zip(rows, found.sources, strict=True):
             row += [_amount(one.placed or 0.0, most)]
