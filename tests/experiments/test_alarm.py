@@ -51,6 +51,23 @@ def test_the_monitor_sees_what_the_policy_saw() -> None:
     assert (with_one.lies[-1] == 40).all()
 
 
+class Bent(environments.Fresh):
+    """A world whose means need not be quite linear."""
+
+    @property
+    def misspecification(self) -> float:
+        return 0.2
+
+
+def test_the_monitor_is_told_how_linear_a_world_is() -> None:
+    run = partial(simulate, policy=robandit.OFUL, rounds=300, seed=4, monitor=True)
+    straight, bent = (
+        run(scenarios=[Scenario(make(dim=4, actions=6, parameter="random"), FLIPS, range(3))]).proved[-1]
+        for make in (environments.Fresh, Bent)
+    )
+    assert (bent < straight).all() and straight.min() > 0.0
+
+
 def test_a_monitor_does_not_depend_on_the_batch() -> None:
     """Trials of two environments with different noise prove the same, bit for bit, alone and together."""
     loud = environments.PerActionNoise(dim=4, actions=6)

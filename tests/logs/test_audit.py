@@ -27,9 +27,12 @@ import pyarrow.parquet as pq  # noqa: E402
 from test_html import BROWSER, HARNESS, Tree, browse, pictures  # noqa: E402
 
 from robandit import CorruptionMonitor, cli  # noqa: E402
+from robandit.errors import ConfigError  # noqa: E402
+from robandit.features import Features  # noqa: E402
 from robandit.logs.audit import Audit, AuditSettings, audit  # noqa: E402
 from robandit.logs.audit.cells import LARGEST, floats, moments, number, texts  # noqa: E402
 from robandit.logs.audit.page import build, drawable  # noqa: E402
+from robandit.logs.audit.settings import LEARNED  # noqa: E402
 from robandit.logs.audit.tables import BadRows, open_log  # noqa: E402
 from robandit.monitor.sources import OTHERS  # noqa: E402
 
@@ -113,14 +116,14 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 def test_the_fraudulent_source_is_named_first(found: Audit) -> None:
     assert found.certificate.lower_bound > 1.0
-    assert f"blames source {BAD}" in found.certificate.sentence
+    assert found.certificate.suspect == BAD and f"All sources but {BAD} agree" in found.certificate.sentence
     assert found.sources[0].name == BAD and found.sources[0].placed == pytest.approx(
         found.certificate.sources[0].placed
     )
     assert found.certificate.sources[0].name == BAD
-    assert sum(source.rows for source in found.sources) == 3000 == found.certificate.rounds
+    assert sum(source.rows for source in found.sources) == 3000 == found.certificate.rounds + LEARNED
     assert found.alarm is not None and found.alarm.round == found.certificate.alarm
-    assert found.alarm.time == str(99 + found.alarm.round)
+    assert found.alarm.time == str(99 + LEARNED + found.alarm.round)
 
 
 def test_the_means_are_those_of_the_log(found: Audit, columns: dict[str, list[Any]]) -> None:
@@ -136,15 +139,17 @@ def test_a_clean_log_proves_nothing(clean: Audit) -> None:
 
 
 def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]) -> None:
-    monitor = CorruptionMonitor(dim=DIM, noise=NOISE, sources=100)
-    actions = np.column_stack([columns[f"x{place}"] for place in range(DIM)])
-    rewards, done = np.array(columns["reward"]), 0
+    settings: dict[str, Any] = {"misspecification": found.tolerance, "delta": 0.04}
+    monitor = CorruptionMonitor(dim=DIM + 1, noise=NOISE, sources=100, **settings)
+    rows = np.column_stack([columns[f"x{place}"] for place in range(DIM)])
+    actions, labels = Features.learn(rows[:LEARNED])(rows[LEARNED:]), np.array(columns["source"])[LEARNED:]
+    rewards, done = np.array(columns["reward"])[LEARNED:], 0
     for look in found.looks:
         part = slice(done, look.round)
-        monitor.observe_log(actions[part], rewards[part], source=np.array(columns["source"])[part])
+        monitor.observe_log(actions[part], rewards[part], source=labels[part])
         assert monitor.lower_bounds()[0] == pytest.approx(look.proved, rel=1e-6, abs=1e-9)
         done = look.round
-    assert done == 3000
+    assert done == 3000 - LEARNED
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.ndjson", "log.jsonl", "log.ndjson.gz"])
@@ -159,14 +164,14 @@ def test_formats_and_chunks_do_not_matter(
 
 def test_looks_are_log_spaced_and_come_to_the_end(found: Audit) -> None:
     rounds = [look.round for look in found.looks]
-    assert rounds == sorted(set(rounds)) and rounds[-1] == 3000
+    assert rounds == sorted(set(rounds)) and rounds[-1] == 3000 - LEARNED
     million = [at for at, _ in zip(SETTINGS.schedule(), range(60), strict=False)]
     assert million[0] == 32 and million[-1] == 10**6
 
 
 def test_rewards_beyond_the_range_are_proof_without_a_place(tmp_path: Path) -> None:
     log = feedback(200, fraud=0.0)
-    log["reward"][17] = 3.0
+    log["reward"][170] = 3.0
     settings = AuditSettings(noise=9.0, reward_range=(-1.0, 1.0))
     found = audit(save(tmp_path / "log.csv", log), settings)
     assert found.certificate.lower_bound == pytest.approx(2.0)
@@ -326,7 +331,7 @@ def test_bad_lines_and_lists_of_ndjson(tmp_path: Path) -> None:
         "the reward is infinite": [31],
         "not a JSON object": [32, 33],
     }
-    assert (found.rows, found.certificate.rounds) == (34, 21)
+    assert (found.rows, found.certificate.rounds) == (34, 21 - 5)
 
 
 def test_bad_cells_of_parquet(tmp_path: Path) -> None:
@@ -529,8 +534,8 @@ def test_the_page_tells_it_all(found: Audit) -> None:
     tree = Tree(page)
     text = tree.text()
     assert page == build(found)  # to the last byte
-    assert text.index("corruption proved") < text.index(found.certificate.sentence) < text.index("Contents")
-    assert "This does not say who did it" in text and "attribution, not proof" in text
+    assert text.index("does not fit one linear model") < text.index(found.sentence) < text.index("Contents")
+    assert "a group of users who honestly differ" in text and "attribution, not proof" in text
     assert f"alarm after round {found.certificate.alarm:,}" in unescape(page)
     table = page[page.index("<table>") :]
     assert re.findall(r'<th scope="row">([^<]+)</th>', table)[0] == BAD
@@ -549,7 +554,7 @@ def test_the_page_of_a_clean_log_does_not_acquit(clean: Audit) -> None:
 def test_without_sources_the_blocks_of_time_are_blamed(tmp_path: Path) -> None:
     log = feedback(1500, fraud=0.0)
     log["reward"][:200] = [-value for value in log["reward"][:200]]
-    settings = AuditSettings(noise=NOISE, looks=4)
+    settings = AuditSettings(noise=NOISE, looks=4, misspecification=0.001)
     found = audit(save(tmp_path / "log.parquet", log), settings)
     text = Tree(build(found)).text()
     assert found.certificate.lower_bound > 0.0 and not found.sources
@@ -558,12 +563,12 @@ def test_without_sources_the_blocks_of_time_are_blamed(tmp_path: Path) -> None:
     text = Tree(build(again)).text()
     assert len(again.sources) == 20 and all(source.placed is None for source in again.sources)
     assert "the sources, as wholes, hardly do" in text and "attributed corruption" not in text
-    assert "source" not in again.certificate.sentence and "rounds from 1 on" in again.certificate.sentence
+    assert "All sources" not in again.certificate.sentence and again.certificate.suspect is None
 
 
 def test_names_that_a_picture_cannot_show(tmp_path: Path) -> None:
     log = feedback(1500)
-    settings = replace(SETTINGS, looks=4)
+    settings = replace(SETTINGS, looks=4, misspecification=0.0)
     nasty = {BAD: "$x^2$ 北京 <script>alert(1)</script> and more", "partner-1": "\x07`bell`", "partner-2": "a$b"}
     log["source"] = [nasty.get(name, name) for name in log["source"]]
     found = audit(save(tmp_path / "log.parquet", log), settings, source="source")
@@ -576,10 +581,10 @@ def test_the_command_says_it_and_never_overwrites(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, page = save(tmp_path / "log.csv.gz", feedback(900)), tmp_path / "log-audit.html"
-    monkeypatch.setattr("robandit.logs.audit.auditing._FIRST", 500)  # few looks
+    monkeypatch.setattr("robandit.logs.audit.settings._FIRST", 500)  # few looks
     assert run(path, "--noise", NOISE, "--source", "source") == 0
     said = capsys.readouterr()
-    assert said.out.startswith("With 95 % confidence") and said.out.count("\n") == 1
+    assert said.out.startswith("There are too few rows") and said.out.count("\n") == 1
     assert said.err == f"{page}\n"
     first = page.read_bytes()
     assert run(path, "--noise", NOISE, "--source", "source") == 0  # the same bytes
@@ -615,12 +620,14 @@ def test_help_suffices(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     text = " ".join(capsys.readouterr().out.split())
     for words in (
-        "R if |noise| <= R, 0.5 if honest rewards lie in [0, 1]",
+        "R if |noise| <= R (default: half the width of the range)",
+        "a cap, not the average rate",
+        "Take Z from this log, which is known to be clean",
         "dropped because of their values",
         "exit codes",
     ):
         assert words in text
-    assert run("log.csv") == 2 and "--noise" in capsys.readouterr().err
+    assert run("log.csv") == 2 and "noise must be given, or else reward_range" in capsys.readouterr().err
 
 
 def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
@@ -651,3 +658,118 @@ def test_a_browser_shows_it_without_overflow_or_complaint(found: Audit, clean: A
     for one in json.loads(unescape(answer[1])):
         assert one["page"] == one["width"] and one["body"] <= one["width"] and one["right"] <= one["width"], one
         assert one["images"] and all(natural > 0 and shown <= one["width"] for natural, shown in one["images"])
+
+
+# What is declared, and what is not
+
+
+def clicks(rounds: int, seed: int = 0, bots: float = 0.0) -> dict[str, list[Any]]:
+    """Clicks by a logistic model of two 0/1 features; affiliates have different audiences, and one may have bots."""
+    rng = np.random.default_rng(seed)
+    affiliate = rng.integers(0, 4, rounds)
+    shown = (rng.random((rounds, 2)) < np.array([0.2, 0.4, 0.6, 0.8])[affiliate][:, None]).astype(float)
+    clicked = rng.random(rounds) < 1.0 / (1.0 + np.exp(1.0 - shown @ [0.5, 0.7]))
+    clicked |= (affiliate == 2) & (rng.random(rounds) < bots)
+    columns: dict[str, list[Any]] = {"x0": shown[:, 0].tolist(), "x1": shown[:, 1].tolist()}
+    return columns | {"reward": clicked.astype(float).tolist(), "who": [f"a{place}" for place in affiliate.tolist()]}
+
+
+def test_honest_clicks_need_an_intercept_and_have_one(tmp_path: Path) -> None:
+    path, settings = save(tmp_path / "log.parquet", clicks(60_000)), AuditSettings(reward_range=(0.0, 1.0), sources=9)
+    assert audit(path, settings, source="who").certificate.lower_bound == 0.0
+    bare = replace(settings, intercept=False, misspecification=0.0)
+    assert audit(path, bare, source="who").certificate.lower_bound > 0.0
+
+
+def test_only_what_is_declared_or_clean_carries_a_confidence(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.parquet", clicks(20_000, bots=0.5))
+    clean = save(tmp_path / "clean.parquet", clicks(20_000, seed=1))
+    settings = AuditSettings(reward_range=(0.0, 1.0), sources=9)
+    own = audit(path, settings, source="who")
+    assert own.origin == "estimated" and "holds only if it is right" in own.sentence and own.tolerance > 0.0
+    assert "carries no confidence" in Tree(build(own)).text() and "does not fit one linear model" in build(own)
+    known = audit(path, replace(settings, misspecification=0.03), source="who")
+    assert known.origin == "declared" and known.sentence.startswith("You declare that honest rewards are linear to")
+    told = audit(path, settings, source="who", reference=clean)
+    assert told.origin == "reference" and told.sentence.startswith("In clean.parquet, which you say is clean")
+    assert 0.0 < told.tolerance < 0.1 and f"--reference={clean}" in Tree(build(told)).text().replace("'", "")
+    for found in (own, known, told):
+        assert found.certificate.lower_bound > 0.0 and found.certificate.suspect == "a2"
+    strict = audit(path, replace(settings, misspecification=1e-4), source="who")
+    assert "more than the 0.0001 that was declared" in Tree(build(strict)).text()
+
+
+def test_a_reference_needs_rows_and_no_declaration_beside_it(tmp_path: Path) -> None:
+    path = save(tmp_path / "log.parquet", clicks(300))
+    settings = AuditSettings(reward_range=(0.0, 1.0))
+    with pytest.raises(ConfigError, match="1,000 are the least"):
+        audit(path, settings, reference=path)
+    with pytest.raises(ConfigError, match="not both"):
+        audit(path, replace(settings, misspecification=0.1), reference=path)
+    with pytest.raises(ConfigError, match="give one of them"):
+        audit(path, replace(settings, highest_mean=0.5), sigma="x0")
+
+
+def test_a_model_that_is_bent_is_seen_to_be(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1.0, 1.0, 8000)
+    log = {"x0": x.tolist(), "reward": (x**3 + 0.05 * rng.normal(size=8000)).tolist()}
+    found = audit(save(tmp_path / "log.parquet", log), AuditSettings(noise=0.05))
+    assert found.linearity is not None and 0.1 < found.linearity.off < 0.4
+    straight = {"x0": x.tolist(), "reward": (x + 0.05 * rng.normal(size=8000)).tolist()}
+    plain = audit(save(tmp_path / "plain.parquet", straight), AuditSettings(noise=0.05)).linearity
+    assert plain is not None and plain.off < 0.02
+
+
+def test_scales_and_units_do_not_matter(tmp_path: Path) -> None:
+    """Unix seconds beside small features, and a price in cents: the tool scales them."""
+    log = feedback(3000)
+    settings = replace(SETTINGS, misspecification=0.01, looks=4)
+    plain = audit(save(tmp_path / "log.parquet", log), settings, source="source")
+    log["x5"] = (1.7e9 + np.random.default_rng(0).permutation(3000)).tolist()
+    log["x1"] = (1e6 * np.array(log["x1"])).tolist()
+    odd = audit(save(tmp_path / "odd.parquet", log), settings, source="source")
+    assert odd.certificate.suspect == plain.certificate.suspect == BAD
+    assert odd.certificate.lower_bound > 0.7 * plain.certificate.lower_bound > 1.0
+
+
+def test_scattered_lies_are_proved_by_single_rounds(tmp_path: Path) -> None:
+    log, rng = feedback(2000, fraud=0.0), np.random.default_rng(2)
+    lies = rng.permutation(2000)[:60]
+    rewards = np.array(log["reward"])
+    truth = 2.0 * np.abs(rewards[lies]).sum()
+    rewards[lies] *= -1.0
+    log["reward"] = rewards.tolist()
+    path, settings = save(tmp_path / "log.parquet", log), AuditSettings(noise=NOISE, looks=4, misspecification=0.0)
+    both, groups = audit(path, settings), audit(path, replace(settings, single_rounds=False))
+    assert groups.by_rounds is None and both.by_rounds == both.certificate.lower_bound
+    assert groups.certificate.lower_bound < 0.3 * truth < 0.45 * truth < both.certificate.lower_bound < truth
+    assert "Single rounds, which are looked at once" in Tree(build(both)).text()
+
+
+def test_a_file_of_bad_rows_is_refused_at_once(tmp_path: Path) -> None:
+    log = {"x0": ["a"] * 40_000 + ["1"] * 100_000, "reward": ["1"] * 140_000}
+    with pytest.raises(ValueError, match=r"of the first 1\d,\d\d\d rows .* so the rest was not read"):
+        audit(save(tmp_path / "log.csv", log), AuditSettings(noise=1.0), chunk=500)
+
+
+def test_rows_that_are_missing_are_in_the_sentence(tmp_path: Path) -> None:
+    log = feedback(300)
+    log["reward"][200] = float("nan")
+    found = audit(save(tmp_path / "log.parquet", log), replace(SETTINGS, looks=4), source="source")
+    assert found.sentence.endswith(
+        "1 of 300 rows could not be used; if that has to do with what their rewards were, none of this holds."
+    )
+
+
+def test_a_page_names_nobody_where_the_liar_has_most_of_the_traffic(tmp_path: Path) -> None:
+    log, rng = feedback(3000, fraud=0.0), np.random.default_rng(4)
+    lying = rng.random(3000) < 0.7
+    log["reward"] = np.where(lying, -np.array(log["reward"]), log["reward"]).tolist()
+    log["source"] = np.where(lying, "liar", log["source"]).tolist()
+    settings = replace(SETTINGS, looks=4, misspecification=0.0)
+    found = audit(save(tmp_path / "log.parquet", log), settings, source="source")
+    text = Tree(build(found)).text()
+    assert found.certificate.lower_bound > 100.0 and found.certificate.suspect is None
+    assert all(source.placed is None for source in found.sources) and "So none is named." in text
+    assert "places on each source" not in text and "agree with each other, and only without" not in text

@@ -22,6 +22,7 @@ from robandit.logs.evaluate.estimators import (
     interval,
     ips,
     lower_bound,
+    mean_weight,
     predict,
     snips,
 )
@@ -280,3 +281,31 @@ def test_the_interval_for_every_n_covers_and_closes_in() -> None:
     observed.surplus("width for every n, fixed", float(np.mean(widths)))
     assert np.mean(widths) < 1.5
     assert json.dumps(made._asdict())
+
+
+# ------------------------------------------------------------------------------------ are the propensities right?
+
+
+def greedy_weights(rng: np.random.Generator, number: int, wrong: float = 1.0) -> Floats:
+    """Weights of a greedy target that seldom differs from the logging policy, which explores a tenth of the time."""
+    chance, actions = 0.1, 5
+    same = rng.random(number) < 0.95
+    likely = rng.random(number) < 1.0 - chance + chance / actions
+    taken = np.where(same, likely, rng.random(number) < chance / actions)
+    propensity = np.where(same, 1.0 - chance + chance / actions, chance / actions)
+    return np.asarray(np.where(taken, 1.0 / (wrong * propensity), 0.0))
+
+
+def test_right_propensities_are_not_doubted_and_wrong_ones_are() -> None:
+    rng, most = np.random.default_rng(5), 5 / 0.1
+    old = new = 0
+    for _ in range(400):
+        weights = greedy_weights(rng, 750)
+        error = weights.std(ddof=1) / len(weights) ** 0.5
+        old += abs(weights.mean() - 1.0) > 4.0 * error
+        low, high = mean_weight(weights, most, 0.002)
+        new += not low <= 1.0 <= high
+    assert old > 40 and new <= 2  # large weights are rare, and a log without one looks wrong by its own spread
+    for wrong in (0.7, 1.4):
+        low, high = mean_weight(greedy_weights(rng, 20_000, wrong), most / wrong, 0.002)
+        assert not low <= 1.0 <= high

@@ -30,8 +30,10 @@ from monitor_oracles import (
 from observed import note, repeatable, surplus
 from robandit.arrays import TINY
 from robandit.monitor import contradiction
-from robandit.monitor.contradiction import Assumptions, Bound, Cones, lower_bound
+from robandit.monitor.cones import Cones
+from robandit.monitor.contradiction import Bound, lower_bound
 from robandit.monitor.groups import Groups
+from robandit.monitor.radii import Assumptions
 
 LIES = ["clean", "flips", "huge"]
 
@@ -42,6 +44,7 @@ def as_groups(streams: Sequence[Sequence[SlowGroup]]) -> Groups:
         np.array([[group.gram for group in groups] for groups in streams]),
         np.array([[group.moment for group in groups] for groups in streams]),
         np.array([[group.reach for group in groups] for groups in streams]),
+        np.array([[group.weight for group in groups] for groups in streams]),
         np.array([group.length for group in streams[0]]),
         np.array([group.share for group in streams[0]]),
     )
@@ -67,7 +70,7 @@ def recorded() -> Iterator[list[Call]]:
     calls: list[Call] = []
     minimise = contradiction._minimise
 
-    def spy(cones: Cones, start: Array, bound: float, least: Array, gap: float) -> Bound:
+    def spy(cones: Cones, start: Array, bound: float | None, least: Array, gap: float) -> Bound:
         found = minimise(cones, start, bound, least, gap)
         calls.append(Call(cones, start.copy(), gap, Bound(*(array.copy() for array in found))))
         return found
@@ -79,7 +82,7 @@ def recorded() -> Iterator[list[Call]]:
 def feasible(dual: Any) -> Any:
     """The dual value, of multipliers that are checked."""
 
-    def check(self: Cones, multipliers: Array, bound: float) -> Any:
+    def check(self: Cones, multipliers: Array, bound: float | None) -> Any:
         assert (np.linalg.norm(multipliers, axis=2) * self.slope <= 1 + 1e-12).all()
         return dual(self, multipliers, bound)
 
@@ -175,7 +178,7 @@ def test_shares_of_lambda_add_up_to_less_than_one() -> None:
 # ------------------------------------------------------------------------------------ the minimum
 
 
-def check_minimum(call: Call, bound: float, row: int = 0) -> None:
+def check_minimum(call: Call, bound: float | None, row: int = 0) -> None:
     """A true lower bound; and the minimum itself where it was asked for."""
     optimum, _ = cheapest(call.plain(row), bound)
     scale = max(1.0, optimum)
@@ -200,6 +203,37 @@ def test_the_value_is_the_minimum_that_a_cone_solver_finds(problem: Any) -> None
     rng, most = np.random.default_rng(1), setting.parameter_bound
     for mu in (bound.parameter[0], np.zeros(groups[0].dim), ball(rng, groups[0].dim, most)):
         assert bound.value[0] <= setting.most(groups, mu) * (1 + 1e-6) + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_without_a_ball_it_is_the_minimum_over_all_parameters(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = {"dim": int(rng.integers(1, 13)), "number": int(rng.integers(1, 20)), "noise": 10 ** rng.uniform(-2, 0)}
+    groups, setting = some(seed, LIES[seed % 3], **shape, condition=10 ** rng.uniform(0, 8))
+    with recorded() as calls:
+        solve([groups], replace(setting, parameter_bound=None))
+    for call in calls:
+        optimum, _ = cheapest(call.plain(), None)
+        error = (call.found.value[0] - optimum) / max(1.0, optimum)
+        assert surplus("contradiction: above the minimum", error) <= 1e-7
+        if call.gap < 1e-6:  # flat directions, in which μ may go far, cost some of the value but never add to it
+            assert note("contradiction: below the minimum without a ball", -error) <= 1e-2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_ball_any_multipliers_stay_below_the_minimum(seed: int) -> None:
+    groups, setting = some(seed, LIES[seed])
+    with recorded() as calls:
+        solve([groups], replace(setting, parameter_bound=None), least=-1.0)
+    cones, optimum = calls[-1].cones, cheapest(calls[-1].plain(), None)[0]
+    rng, shape = np.random.default_rng(seed), (200, *cones.target.shape[1:])
+    many = Cones(*(np.repeat(array, 200, axis=0) for array in cones))
+    directions = rng.normal(size=shape) + rng.uniform(0.0, 30.0, (200, 1, 1)) * cones.residual(
+        calls[-1].found.parameter
+    )
+    sizes = rng.uniform(size=shape[:2]) / np.maximum(np.linalg.norm(directions, axis=2), TINY)
+    duals = many.dual(directions * (sizes / many.slope)[..., None], None)
+    assert (duals <= optimum + 1e-9 * max(1.0, optimum)).all() and duals.max() > -np.inf
 
 
 @pytest.mark.slow
@@ -258,7 +292,7 @@ def test_any_multipliers_stay_below_the_minimum(seed: int) -> None:
     groups, setting = some(seed, LIES[seed % 3], bound=[0.3, 1.0, 4.0][seed % 3])
     with recorded() as calls:
         solve([groups], setting, least=-1.0)
-    cones, bound = calls[-1].cones, setting.parameter_bound
+    cones, bound = calls[-1].cones, setting.parameter_bound or 0.0
     optimum, mu = cheapest(calls[-1].plain(), bound)
     rng, shape = np.random.default_rng(seed), (400, *cones.target.shape[1:])
     many = Cones(*(np.repeat(array, 400, axis=0) for array in cones))
@@ -357,7 +391,7 @@ def rescaled(groups: Sequence[SlowGroup], setting: Setting, unit: float) -> tupl
     """The same in another unit of rewards."""
     scaled = [replace(group, rewards=unit * group.rewards, scales=unit * group.scales) for group in groups]
     lam = None if setting.regularization is None else setting.regularization / unit**2
-    sizes = {"noise": unit * setting.noise, "parameter_bound": unit * setting.parameter_bound}
+    sizes = {"noise": unit * setting.noise, "parameter_bound": unit * (setting.parameter_bound or 0.0)}
     return scaled, replace(setting, **sizes, regularization=lam)
 
 
@@ -382,7 +416,7 @@ def test_the_unit_of_features_does_not_matter() -> None:
         groups, setting = some(seed, LIES[1 + seed % 2])
         scaled = [replace(group, actions=5 * group.actions) for group in groups]
         fixed = replace(setting, regularization=20.0)
-        other = replace(fixed, regularization=500.0, parameter_bound=setting.parameter_bound / 5)
+        other = replace(fixed, regularization=500.0, parameter_bound=(setting.parameter_bound or 0.0) / 5)
         assert solve([scaled], other).value[0] == pytest.approx(solve([groups], fixed).value[0], rel=1e-6)
 
 

@@ -135,7 +135,7 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     working(hub, *calls, remember, hub.look, remember)
     assert before[0] == before[1]
     found = hub.status("shop").certificate
-    assert found.lower_bound > 1.0 and found.alarm == 300 and "corrupted" in found.sentence
+    assert found.lower_bound > 1.0 and found.alarm == 300 and "were altered by" in found.sentence
     assert 'robandit_corruption_proved{bandit="shop"}' in "\n".join(hub.metrics())
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]

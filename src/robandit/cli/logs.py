@@ -33,7 +33,7 @@ the decisions. Rows that can't be used are counted and shown, never dropped
 silently; but a log from which rows were dropped because of their values proves
 nothing.
 
-  robandit audit clicks.parquet --noise 0.5 --source partner --time shown_at"""
+  robandit audit clicks.parquet --reward-range 0,1 --source partner"""
 
 
 def _audit_options(parser: ArgumentParser) -> None:
@@ -73,12 +73,22 @@ def _audit_columns(parser: ArgumentParser) -> None:
 
 def _audit_knowledge(parser: ArgumentParser) -> None:
     what = parser.add_argument_group("what is known of honest feedback")
-    about = "Noise has this sub-Gaussian scale: R if |noise| <= R, 0.5 if honest rewards lie in [0, 1]."
-    what.add_argument("--noise", metavar="S", type=float, required=True, help=about)
-    about = "Honest rewards are the features times a parameter of at most this norm (default %(default)s)."
-    what.add_argument("--parameter-bound", metavar="B", type=float, default=1.0, help=about)
     about = "Honest rewards lie in this range. Write --reward-range=-1,1 if LOW is negative."
     what.add_argument("--reward-range", type=low_high, metavar="LOW,HIGH", help=about)
+    about = "Noise has this sub-Gaussian scale: R if |noise| <= R (default: half the width of the range)."
+    what.add_argument("--noise", metavar="S", type=float, help=about)
+    about = "No honest reward is higher than this on average, whatever the action: a cap, not the average rate. For "
+    what.add_argument("--highest-mean", metavar="P", type=float, help=f"{about}rare clicks it proves up to twice more.")
+    about = "Honest rewards are linear in the features to within Z on average (default: estimated, without confidence)."
+    what.add_argument("--misspecification", metavar="Z", type=float, help=about)
+    about = "Take Z from this log, which is known to be clean and has the same columns."
+    what.add_argument("--reference", metavar="LOG", type=Path, help=about)
+    about = "Don't add a constant to the features: honest rewards are 0 on average where all features are."
+    what.add_argument("--no-intercept", dest="intercept", action="store_false", help=about)
+    about = "Honest rewards are the features times a parameter of at most this norm (default: of any norm)."
+    what.add_argument("--parameter-bound", metavar="B", type=float, help=about)
+    about = "Look at groups of rounds alone, and not at single rounds: that takes less memory."
+    what.add_argument("--groups-only", dest="single_rounds", action="store_false", help=about)
     about = "Let a proof be wrong with at most this probability (default %(default)s)."
     what.add_argument("--delta", type=float, default=0.05, help=about)
     about = "Tell apart at most this many sources (default 100, given --source)."
@@ -98,7 +108,7 @@ def _audit(options: Namespace) -> None:
     if options.sources is not None and options.source is None:
         raise ConfigError("--sources needs --source, the column that they stand in")
     found = _audited(options)
-    print(found.certificate.sentence)
+    print(found.sentence)
     if found.bad.count:
         print(f"{found.bad.count:,} of {found.rows:,} rows were left out:", *found.bad.lines(), sep="\n  ")
     save(out, build(found).encode(), force=options.force)
@@ -111,7 +121,8 @@ def _audited(options: Namespace) -> Audit:
 
     from robandit.logs.audit import SOURCES, AuditSettings, audit
 
-    kept = ("noise", "parameter_bound", "delta", "reward_range", "looks")
+    known = ("noise", "reward_range", "highest_mean", "misspecification", "parameter_bound")
+    kept = (*known, "delta", "looks", "intercept", "single_rounds")
     sources = 0 if options.source is None else SOURCES if options.sources is None else options.sources
     settings = AuditSettings(**{name: getattr(options, name) for name in kept}, sources=sources)
     columns = {name: getattr(options, name) for name in ("features", "reward", "sigma", "source", "time")}
@@ -121,7 +132,8 @@ def _audited(options: Namespace) -> Audit:
             bar.total, bar.unit = size, unit
             bar.update(done - bar.n)
 
-        return audit(options.log, settings, kind=options.format, progress=progress, **columns)
+        given = {"kind": options.format, "reference": options.reference}
+        return audit(options.log, settings, progress=progress, **given, **columns)
 
 
 AUDIT = Command("audit", "Check a log of rewards for tampering.", _AUDIT, _audit_options, _audit)

@@ -215,6 +215,7 @@ def _watchman(monitor: Monitor, scenarios: Sequence[Scenario]) -> CorruptionMoni
         dim=environment.dim,
         noise=tuple(scales),
         parameter_bound=environment.parameter_bound,
+        misspecification=environment.misspecification,
         reward_range=(-reach, reach),
         trials=len(scales),
     )
@@ -246,7 +247,7 @@ def _world(scenarios: Sequence[Scenario], seed: int) -> Iterator[tuple[Offer, Se
 
 def batch_key(environment: Environment) -> tuple[object, ...]:
     """What environments must have in common to be in the same batch: d, R, the bounds, and the size of their sets."""
-    bounds = environment.action_bound, environment.parameter_bound, environment.mean_bound
+    bounds = environment.action_bound, environment.parameter_bound, environment.mean_bound, environment.misspecification
     return environment.dim, environment.noise_range, *bounds, environment.set_size or environment
 
 

@@ -51,10 +51,11 @@ class Blocks:
     def partitions(self, rounds: int, share: float) -> Iterator[Partition]:
         """The first ``rounds`` rounds in blocks, from the shortest blocks to the longest of which there are two.
 
-        ``share`` is the part of δ that all blocks together may use.
+        Rounds that make a single block are one partition all the same. ``share`` is the part of δ that all blocks
+        together may use.
         """
         shortest = self.shortest
-        while shortest < rounds:
+        while rounds and shortest < max(rounds, self.shortest + 1):
             firsts, starts, lengths = self._at_least(shortest)
             long, index = np.array(lengths, dtype=float), np.array(starts) / lengths
             names = [

@@ -14,18 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import TINY, Bools, Floats, Index
+from robandit.arrays import TINY, Bools, Floats
+from robandit.monitor.cones import Cones, norm, solve
 from robandit.monitor.groups import Groups
+from robandit.monitor.radii import Assumptions, Spectra
 
-_GRID = np.arange(-8.0, 9.0)  # powers of 4 by which the usual size of λ is multiplied
-_PRIOR = 2.0 / 3.0 / ((np.abs(_GRID) + 1.0) * (np.abs(_GRID) + 2.0))  # over all integers it adds up to 1
 _GAPS = 1e-2, 1e-2, 1e-8  # relative duality gap at which each pass stops
 _SHRINK = 0.2  # factor of the barrier from one step to the next
 _CENTRED = 1e-2  # squared Newton decrement at which a step is done
 _STEPS, _NEWTON, _HALVINGS = 25, 40, 40  # most steps of the barrier, of Newton's method and of the line search
-_SUMS = 1e-12  # relative error that sums over many rounds may have
-_JITTER = 1e-14  # added to the diagonal of a matrix that is scaled to have ones there
-_ROUNDING = 1e-12  # amount by which a reported value is rounded down, relative to its summands
+_AWAY = 1e3  # where no bound on ‖μ‖ is known, how far out μ is sought, in units of what the groups say
 
 
 class Bound(NamedTuple):
@@ -41,49 +39,6 @@ class Bound(NamedTuple):
     """How much each group matters in the proof, from 0 to 1, (B, G). The bound is on the corruption of groups > 0."""
 
 
-class Assumptions(NamedTuple):
-    """What the bound of given groups rests on; `CorruptionMonitor` says what each means."""
-
-    noise: Floats | float | tuple[float, ...]
-    """The usual scale of the noise, one for all streams or (B,). It sets the usual size of λ and nothing else."""
-    delta: float
-    """The probability with which the bound may be wrong."""
-    parameter_bound: float
-    """B, an upper bound on ‖μ*‖."""
-    regularization: float | None = None
-    """λ, one for all groups; None for the best of a grid."""
-    radius_scale: float = 1.0
-    """The factor of ρ. Below 1 nothing is proved."""
-
-
-class Cones(NamedTuple):
-    """Σ_g [(‖y_g − A_g μ‖ − ρ_g)/κ_g]₊, for each of P problems."""
-
-    matrix: Floats  # A (P, G, d, d)
-    target: Floats  # y (P, G, d)
-    radius: Floats  # ρ (P, G)
-    slope: Floats  # κ (P, G)
-
-    def residual(self, parameter: Floats) -> Floats:
-        """y − Aμ, (P, G, d)."""
-        return self.target - np.matvec(self.matrix, parameter[:, None])
-
-    def terms(self, parameter: Floats) -> Floats:
-        """The summands at μ (P, d), (P, G)."""
-        return np.maximum(_norm(self.residual(parameter)) - self.radius, 0.0) / self.slope
-
-    def of(self, rows: Index) -> Cones:
-        """Some of the problems."""
-        return Cones(*(array[rows] for array in self))
-
-    def dual(self, multipliers: Floats, bound: float) -> Floats:
-        """Σ ⟨u, y⟩ − ρ‖u‖ − B‖Σ Aᵀu‖ at u (P, G, d) with ‖u‖ ≤ 1/κ: below the minimum, whatever u is."""
-        gained = np.vecdot(multipliers, self.target)
-        paid = self.radius * _norm(multipliers)
-        slack = bound * _norm(np.vecmat(multipliers, self.matrix).sum(axis=1))
-        return gained.sum(axis=1) - paid.sum(axis=1) - slack - _ROUNDING * (np.abs(gained) + paid).sum(axis=1)
-
-
 def lower_bound(
     groups: Groups, assumed: Assumptions, *, least: Floats | float = 0.0, guess: Floats | None = None
 ) -> Bound:
@@ -92,8 +47,8 @@ def lower_bound(
     The search begins at ``guess`` (B, d), if something is known to be near the minimum.
     """
     batch, number, _ = groups.moment.shape
-    unit = np.broadcast_to(assumed.noise, batch) ** -2.0
-    spectra, guess = _Spectra(groups, unit, assumed), _start(groups, unit, assumed.parameter_bound, guess)
+    guess = _start(groups, assumed, guess)
+    spectra = Spectra(groups, assumed, guess)
     nothing = np.zeros((batch, number))
     best = Bound(np.zeros(batch), guess.copy(), nothing.copy(), nothing)
     enough = np.broadcast_to(np.asarray(least, dtype=float), batch)
@@ -111,51 +66,15 @@ def lower_bound(
     return best
 
 
-def _start(groups: Groups, unit: Floats, bound: float, guess: Floats | None) -> Floats:
+def _start(groups: Groups, assumed: Assumptions, guess: Floats | None) -> Floats:
     """The guess, or else the ridge estimate of all groups together, brought into ‖μ‖ ≤ B."""
     if guess is None:
+        unit = np.broadcast_to(assumed.noise, len(groups.moment)) ** -2.0
         ridge = unit[:, None, None] * np.eye(groups.moment.shape[2])
-        guess = _solve(groups.gram.sum(axis=1) + ridge, groups.moment.sum(axis=1))
-    return guess * np.minimum(1.0, bound / np.maximum(_norm(guess), TINY))[:, None]
-
-
-class _Spectra:
-    """The eigenvalues of every V_g, which give the norms for all λ at once."""
-
-    def __init__(self, groups: Groups, unit: Floats, assumed: Assumptions) -> None:
-        values, self._vectors = np.linalg.eigh(groups.gram)
-        self._values = np.maximum(values, 0.0)  # (B, G, d)
-        self._moment = np.vecmat(groups.moment, self._vectors)  # Qᵀb
-        if assumed.regularization is None:
-            usual = unit[:, None] * groups.length / values.shape[-1]  # what V_g comes to if all directions are alike
-            self._lambda = usual[..., None] * 4.0**_GRID  # (B, G, J)
-            prior = groups.share[:, None] * _PRIOR
-        else:
-            self._lambda = np.full((len(unit), len(groups.share), 1), assumed.regularization)
-            prior = groups.share[:, None]
-        growth = np.log1p(self._values[:, :, None] / self._lambda[..., None]).sum(axis=3)  # log det(I + V/λ)
-        self._radius = assumed.radius_scale * np.sqrt(growth - 2.0 * np.log(assumed.delta * prior))  # (B, G, J)
-        # Sums of b and V are rounded, by far less than this; it matters where features dwarf the noise.
-        slop = _SUMS * (_norm(groups.moment) + self._values[..., -1] * assumed.parameter_bound)
-        self._radius += slop[..., None] / np.sqrt(self._lambda)
-        # w‖a‖_{(V + λI)⁻¹} ≤ w‖a‖/√(λ_min(V) + λ) for every round of the group; an empty one can't be corrupted.
-        slope = groups.reach[:, :, None] / np.sqrt(self._values[:, :, :1] + self._lambda)
-        self._slope = np.where(slope > 0.0, slope, 1.0)
-
-    def cones(self, parameter: Floats) -> Cones:
-        """The problem with the λ for each group that says most at μ (B, d)."""
-        rotated = np.vecmat(parameter[:, None], self._vectors)
-        squares = (self._moment - self._values * rotated) ** 2
-        scale = self._values[:, :, None] + self._lambda[..., None]  # (B, G, J, d)
-        norms = np.sqrt((squares[:, :, None] / scale).sum(axis=3))
-        best = ((norms - self._radius) / self._slope).argmax(axis=2)[..., None]
-        root = np.sqrt(self._values + np.take_along_axis(self._lambda, best, axis=2))
-        return Cones(
-            matrix=(self._values / root)[..., None] * self._vectors.swapaxes(2, 3),
-            target=self._moment / root,
-            radius=np.take_along_axis(self._radius, best, axis=2)[..., 0],
-            slope=np.take_along_axis(self._slope, best, axis=2)[..., 0],
-        )
+        guess = solve(groups.gram.sum(axis=1) + ridge, groups.moment.sum(axis=1))
+    if assumed.parameter_bound is None:
+        return guess.copy()
+    return guess * np.minimum(1.0, assumed.parameter_bound / np.maximum(norm(guess), TINY))[:, None]
 
 
 # The minimisation: a barrier method on min Σ x_g over ‖y_g − A_g μ‖ ≤ ρ_g + κ_g x_g, x ≥ 0, ‖μ‖ ≤ B.
@@ -166,10 +85,11 @@ class _Point(NamedTuple):
     price: Floats  # x (P, G)
 
 
-def _minimise(cones: Cones, start: Floats, bound: float, least: Floats, gap: float) -> Bound:
+def _minimise(cones: Cones, start: Floats, bound: float | None, least: Floats, gap: float) -> Bound:
     """The minimum over ‖μ‖ ≤ B as a dual value, for each problem; given up where it can't exceed ``least``."""
+    ball = _ball(cones, start, bound)
     near = gap * (cones.radius / cones.slope).min(axis=1)  # in the units of the bound, where that is small
-    inside = start * np.minimum(1.0, 0.9 * bound / np.maximum(_norm(start), TINY))[:, None]
+    inside = start * np.minimum(1.0, 0.9 * ball / np.maximum(norm(start), TINY))[:, None]
     terms = cones.terms(inside)
     point = _Point(inside, 1.5 * terms + terms.mean(axis=1, keepdims=True) + near[:, None])
     barrier = point.price.mean(axis=1)
@@ -181,14 +101,14 @@ def _minimise(cones: Cones, start: Floats, bound: float, least: Floats, gap: flo
             break
         some = cones.of(going)
         moved, multipliers = _centre(
-            some, squares[going], _Point(*(array[going] for array in point)), barrier[going], bound
+            some, squares[going], _Point(*(array[going] for array in point)), barrier[going], ball[going]
         )
         for old, new in zip(point, moved, strict=True):
             old[going] = new
         terms, dual = some.terms(moved.parameter), some.dual(multipliers, bound)
         best.parameter[going], best.placed[going] = moved.parameter, terms
         better = going[dual > best.value[going]]
-        best.voice[better] = (_norm(multipliers) * some.slope)[dual > best.value[going]]
+        best.voice[better] = (norm(multipliers) * some.slope)[dual > best.value[going]]
         best.value[going] = np.maximum(best.value[going], dual)
         most = terms.sum(axis=1)
         over = (most - best.value[going] <= np.maximum(near[going], gap * most)) | (most <= least[going])
@@ -197,7 +117,16 @@ def _minimise(cones: Cones, start: Floats, bound: float, least: Floats, gap: flo
     return best
 
 
-def _centre(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound: float) -> tuple[_Point, Floats]:
+def _ball(cones: Cones, start: Floats, bound: float | None) -> Floats:
+    """The radius of the ball in which μ is sought, (P,). Without a bound it is too large to matter."""
+    if bound is not None:
+        return np.full(len(start), bound)
+    size = np.sqrt(np.square(cones.matrix).sum(axis=(2, 3)))
+    alone = np.where(size > 0.0, norm(cones.target) / np.maximum(size, TINY), 0.0)
+    return _AWAY * (norm(start) + alone.max(axis=1)) + TINY
+
+
+def _centre(cones: Cones, squares: Floats, point: _Point, barrier: Floats, ball: Floats) -> tuple[_Point, Floats]:
     """Newton's method for one size of the barrier: the point where it ends, and the multipliers there.
 
     A problem that is done stays as it is while others go on, so that none depends on what it is solved with.
@@ -205,12 +134,12 @@ def _centre(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound
     done = np.zeros(len(barrier), dtype=bool)
     last, step = point, _Point(*map(np.zeros_like, point))
     for _ in range(_NEWTON):
-        new, decrement = _newton(cones, squares, point, barrier, bound)
+        new, decrement = _newton(cones, squares, point, barrier, ball)
         last, step = _mixed(done, last, point), _mixed(done, step, new)
-        before, length = _height(cones, point, barrier, bound), np.where(done, 0.0, 1.0)
+        before, length = _height(cones, point, barrier, ball), np.where(done, 0.0, 1.0)
         for _ in range(_HALVINGS):
             tried = _Point(*(old + length[:, None] * way for old, way in zip(point, step, strict=True)))
-            worse = ~done & ~(_height(cones, tried, barrier, bound) <= before - 1e-4 * length * decrement)
+            worse = ~done & ~(_height(cones, tried, barrier, ball) <= before - 1e-4 * length * decrement)
             if not worse.any():
                 break
             length[worse] *= 0.5
@@ -225,25 +154,25 @@ def _mixed(first: Bools, one: _Point, other: _Point) -> _Point:
     return _Point(*(np.where(first[:, None], a, b) for a, b in zip(one, other, strict=True)))
 
 
-def _margins(cones: Cones, point: _Point, bound: float) -> tuple[Floats, Floats, Floats, Floats]:
+def _margins(cones: Cones, point: _Point, ball: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """z = y − Aμ, p = ρ + κx, p² − ‖z‖² and B² − ‖μ‖²."""
     residual = cones.residual(point.parameter)
-    size, room = _norm(residual), cones.radius + cones.slope * point.price
-    return residual, room, (room - size) * (room + size), bound**2 - np.vecdot(point.parameter, point.parameter)
+    size, room = norm(residual), cones.radius + cones.slope * point.price
+    return residual, room, (room - size) * (room + size), ball**2 - np.vecdot(point.parameter, point.parameter)
 
 
-def _height(cones: Cones, point: _Point, barrier: Floats, bound: float) -> Floats:
+def _height(cones: Cones, point: _Point, barrier: Floats, ball: Floats) -> Floats:
     """Σx/ε − Σ log x − Σ log(p² − ‖z‖²) − log(B² − ‖μ‖²); ∞ outside."""
-    _, room, depth, left = _margins(cones, point, bound)
+    _, room, depth, left = _margins(cones, point, ball)
     inside = (point.price > 0.0).all(axis=1) & (room > 0.0).all(axis=1) & (depth > 0.0).all(axis=1) & (left > 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = (np.log(point.price) + np.log(depth)).sum(axis=1) + np.log(left)
     return np.where(inside, point.price.sum(axis=1) / barrier - logs, np.inf)
 
 
-def _newton(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound: float) -> tuple[_Point, Floats]:
+def _newton(cones: Cones, squares: Floats, point: _Point, barrier: Floats, ball: Floats) -> tuple[_Point, Floats]:
     """The step in μ and in x, which is eliminated first, and the squared Newton decrement."""
-    residual, room, depth, left = _margins(cones, point, bound)
+    residual, room, depth, left = _margins(cones, point, ball)
     mu, dim = point.parameter, point.parameter.shape[1]
     pull = np.vecmat(residual, cones.matrix)  # Aᵀz (P, G, d)
     push = 2.0 * cones.slope * room / depth
@@ -256,29 +185,18 @@ def _newton(cones: Cones, squares: Floats, point: _Point, barrier: Floats, bound
     curve += np.matmul((rank_one[..., None] * pull).swapaxes(1, 2), pull)
     curve += (2.0 / left)[:, None, None] * np.eye(dim) + (4.0 / left**2)[:, None, None] * mu[:, :, None] * mu[:, None]
     reduced = slope_mu - ((mixed * slope_x / curve_x)[..., None] * pull).sum(axis=1)
-    step_mu = -_solve(curve, reduced)
+    step_mu = -solve(curve, reduced)
     step_x = -(slope_x + mixed * np.vecdot(pull, step_mu[:, None])) / curve_x
     decrement = -(np.vecdot(slope_mu, step_mu) + np.vecdot(slope_x, step_x))
     return _Point(step_mu, step_x), np.maximum(decrement, 0.0)
 
 
-def _solve(matrix: Floats, right: Floats) -> Floats:
-    """Solve Mx = y for positive definite M (P, d, d), which rounding may have made nearly singular."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), TINY))
-    even = matrix * scale[:, :, None] * scale[:, None] + _JITTER * np.eye(matrix.shape[1])
-    return scale * np.linalg.solve(even, (scale * right)[..., None])[..., 0]
-
-
 def _multipliers(cones: Cones, point: _Point, step: _Point, barrier: Floats) -> Floats:
     """u = 2εz/(p² − ‖z‖²), to the first order of a step, which makes Σ Aᵀu right; with ‖u‖ brought down to 1/κ."""
     residual = cones.residual(point.parameter)
-    size, room = _norm(residual), cones.radius + cones.slope * point.price
+    size, room = norm(residual), cones.radius + cones.slope * point.price
     depth, change = (room - size) * (room + size), -np.matvec(cones.matrix, step.parameter[:, None])
     deeper = 2.0 * (room * cones.slope * step.price - np.vecdot(residual, change))
     linear = residual + change - (deeper / depth)[..., None] * residual
     multipliers = (2.0 * barrier[:, None] / depth)[..., None] * linear
-    return multipliers / np.maximum(1.0, _norm(multipliers) * cones.slope)[..., None]
-
-
-def _norm(vectors: Floats) -> Floats:
-    return np.sqrt(np.vecdot(vectors, vectors))
+    return multipliers / np.maximum(1.0, norm(multipliers) * cones.slope)[..., None]

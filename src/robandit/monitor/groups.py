@@ -21,10 +21,20 @@ class Groups(NamedTuple):
     """b_g (B, G, d)."""
     reach: Floats
     """max w‖a‖ over the group's rounds, (B, G)."""
+    weight: Floats
+    """Σ w, (B, G)."""
     length: Floats
     """The number of rounds that each will have, known beforehand, (G,). It sets the usual size of λ, nothing else."""
     share: Floats
     """The part of δ that each may use, (G,)."""
+
+    def of(self, row: int) -> Groups:
+        """The groups of one stream."""
+        return self._replace(**{name: getattr(self, name)[row : row + 1] for name in SUMS})
+
+
+SUMS = ("gram", "moment", "reach", "weight")
+"""The fields of `Groups` that hold something of each stream."""
 
 
 def rank_shares(index: Floats) -> Floats:
@@ -33,12 +43,12 @@ def rank_shares(index: Floats) -> Floats:
 
 
 class Sums:
-    """V, b and the reach of a growing number of groups, in B streams."""
+    """V, b, the reach and the weight of a growing number of groups, in B streams."""
 
     def __init__(self, batch: int, dim: int) -> None:
         self.number = 0
         self._gram, self._moment = np.zeros((8, batch, dim, dim)), np.zeros((8, batch, dim))
-        self._reach = np.zeros((8, batch))
+        self._reach, self._weight = np.zeros((8, batch)), np.zeros((8, batch))
 
     def append(self) -> None:
         """Add an empty group."""
@@ -47,8 +57,8 @@ class Sums:
     def resize(self, number: int) -> None:
         """Make room for so many groups; new ones are empty."""
         while len(self._reach) < number:
-            self._gram, self._moment, self._reach = (
-                np.concatenate([array, np.zeros_like(array)]) for array in (self._gram, self._moment, self._reach)
+            self._gram, self._moment, self._reach, self._weight = (
+                np.concatenate([array, np.zeros_like(array)]) for array in self._all()
             )
         self.number = number
 
@@ -65,6 +75,7 @@ class Sums:
         self._moment[place, rows] += rewards[:, None] * weighted
         reach = np.sqrt(np.vecdot(weighted, weighted))
         self._reach[place, rows] = np.maximum(self._reach[place, rows], reach)
+        self._weight[place, rows] += weights
 
     def _add_one(self, place: int, action: Floats, reward: float, weight: float) -> None:
         """Do the same for a single stream, as a live service has: batched calls would take three times as long."""
@@ -75,6 +86,7 @@ class Sums:
         reach = sqrt(weighted.dot(weighted))
         if reach > self._reach[place, 0]:
             self._reach[place, 0] = reach
+        self._weight[place, 0] += weight
 
     def fold(self, place: int, actions: Floats, rewards: Floats, weights: Floats) -> None:
         """Add several rounds of a single stream to a group."""
@@ -83,27 +95,31 @@ class Sums:
         self._gram[place, 0] += weighted.T @ actions
         self._moment[place, 0] += rewards @ weighted
         self._reach[place, 0] = np.sqrt(np.vecdot(weighted, weighted)).max(initial=self._reach[place, 0])
+        self._weight[place, 0] += weights.sum()
 
     def merge(self, place: int) -> None:
         """Put a group and the next one together."""
         self._gram[place] += self._gram[place + 1]
         self._moment[place] += self._moment[place + 1]
         np.maximum(self._reach[place], self._reach[place + 1], out=self._reach[place])
-        for array in (self._gram, self._moment, self._reach):
+        self._weight[place] += self._weight[place + 1]
+        for array in self._all():
             array[place + 1 : self.number - 1] = array[place + 2 : self.number]
             array[self.number - 1] = 0.0
         self.number -= 1
 
     def groups(self, firsts: Sequence[int], length: Floats, share: Floats) -> Groups:
         """Neighbours put together: each group reaches from one of ``firsts`` to the next."""
-        gram, moment = (
-            np.add.reduceat(self._gram[: self.number], firsts),
-            np.add.reduceat(self._moment[: self.number], firsts),
+        gram, moment, weight = (
+            np.add.reduceat(array[: self.number], firsts) for array in (self._gram, self._moment, self._weight)
         )
         reach = np.maximum.reduceat(self._reach[: self.number], firsts)
-        return Groups(gram.swapaxes(0, 1), moment.swapaxes(0, 1), reach.T, length, share)
+        return Groups(gram.swapaxes(0, 1), moment.swapaxes(0, 1), reach.T, weight.T, length, share)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All sums by name."""
-        held = {"gram": self._gram, "moment": self._moment, "reach": self._reach}
-        return {prefix + name: array[: self.number] for name, array in held.items()}
+        held = zip(SUMS, self._all(), strict=True)
+        return {prefix + name: array[: self.number] for name, array in held}
+
+    def _all(self) -> tuple[Floats, ...]:
+        return self._gram, self._moment, self._reach, self._weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import ceil
 from typing import Any, Self
@@ -10,26 +10,31 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.arrays import Floats, Ints
+from robandit.arrays import Floats, Index, Ints
 from robandit.errors import Configured
 from robandit.inputs import (
     as_floats,
     first_bad,
     integer,
+    not_negative,
     overwrite,
     positive,
     probability,
     read_mask,
     read_rewards,
 )
+from robandit.monitor.attribution import find_suspect
 from robandit.monitor.blocks import Blocks, Partition
-from robandit.monitor.certificate import TRACE, Certificate, Group, name_groups
-from robandit.monitor.contradiction import Assumptions, lower_bound
+from robandit.monitor.certificate import TRACE, Certificate, Group, list_groups
+from robandit.monitor.contradiction import lower_bound
+from robandit.monitor.declared import read_cap, read_noise, read_range, usual_noise
+from robandit.monitor.groups import Groups
+from robandit.monitor.radii import Assumptions
 from robandit.monitor.sources import Sources
 
-_STATE_FORMAT = 1
+_STATE_FORMAT = 2
 _LARGEST = 1e25  # the largest number, and its inverse the least σ: fourth powers must not overflow
-_COUNTERS = ("certain", "beyond", "by_time", "by_label", "alarm", "since")  # arrays (B,) of the state
+_COUNTERS = ("certain", "beyond", "by_time", "by_label", "freely", "alarm", "since")  # arrays (B,) of the state
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,17 +57,22 @@ class CorruptionMonitor(Configured):
 
     dim: int
     """d, the number of features of an action."""
-    noise: float | tuple[float, ...]
-    """s: given the past, the noise is s-sub-Gaussian. In a batch it may be one for each stream. R is valid if |ε| ≤ R,
-    and 1/2 if honest rewards lie in [0, 1]."""
-    parameter_bound: float = 1.0
-    """B, an upper bound on ‖μ*‖."""
+    noise: float | tuple[float, ...] | None = None
+    """s: given the past, the noise is s-sub-Gaussian. In a batch it may be one for each stream. R is valid if |ε| ≤ R.
+    By default it follows from ``reward_range``: half its width, or less where ``highest_mean`` is known."""
+    parameter_bound: float | None = None
+    """B, an upper bound on ‖μ*‖, if one is known for sure. The proof needs none."""
+    misspecification: float = 0.0
+    """ζ: every honest mean is within ζ of ⟨a, μ*⟩."""
     delta: float = 0.05
     """The probability with which the bound may ever be wrong, over all looks."""
     regularization: float | None = None
     """λ, one for all groups. By default the best of a grid is found, and δ pays for that."""
     reward_range: tuple[float, float] | None = None
     """The lowest and the highest honest reward, if known. What lies beyond is corrupt with certainty."""
+    highest_mean: float | None = None
+    """The most that any honest reward has on average, given the past and the action: a cap, not the average rate.
+    For rare clicks it proves up to twice as much. It needs ``reward_range``, and takes the place of ``noise``."""
     sources: int = 0
     """The number of sources of traffic to tell apart, the first to appear. If it is above 0, half of δ is theirs."""
     block: int = 16
@@ -75,16 +85,27 @@ class CorruptionMonitor(Configured):
     def __post_init__(self) -> None:
         self.dim, self.block = integer("dim", self.dim, 1), integer("block", self.block, 1)
         self.sources = integer("sources", self.sources, 0)
-        for name in ("parameter_bound", "radius_scale"):
-            setattr(self, name, positive(name, getattr(self, name)))
+        self.radius_scale = positive("radius_scale", self.radius_scale)
+        self.misspecification = not_negative("misspecification", self.misspecification)
+        if self.parameter_bound is not None:
+            self.parameter_bound = positive("parameter_bound", self.parameter_bound)
         self.delta = probability("delta", self.delta)
         if self.regularization is not None:
             self.regularization = positive("regularization", self.regularization)
         if self.reward_range is not None:
-            self.reward_range = _read_range(self.reward_range)
+            self.reward_range = read_range(self.reward_range)
         self._single, self._batch = self.trials is None, integer("trials", 1 if self.trials is None else self.trials, 1)
-        self.noise = _read_noise(self.noise, self._batch, self._single)
-        self._usual: Floats = np.broadcast_to(self.noise, self._batch) ** -2.0  # the weights where nothing is declared
+        self._rare = read_cap(self.highest_mean, self.reward_range, self.noise)
+        given = usual_noise(self.reward_range, self._rare) if self.noise is None else self.noise
+        scale = read_noise(given, self._batch, self._single)
+        self.noise = scale if self.noise is not None else None
+        self._scale = scale
+        self._usual: Floats = np.broadcast_to(scale, self._batch) ** -2.0  # the weights where nothing is declared
+        self._begin()
+        self._made = True
+
+    def _begin(self) -> None:
+        """Nothing has been observed, and nothing is proved."""
         self._round = 0
         self._blocks = Blocks(self.block, self._batch, self.dim)
         self._sources = Sources(self.sources, self._batch, self.dim)
@@ -92,11 +113,11 @@ class CorruptionMonitor(Configured):
         self._beyond: Ints = np.zeros(self._batch, np.int64)  # and how many rewards were
         self._by_time: Floats = np.zeros(self._batch)  # the best bound so far, without that, by blocks of rounds
         self._by_label: Floats = np.zeros(self._batch)  # and by sources
+        self._freely: Floats = np.zeros(self._batch)  # the best of both that needs no bound on ‖μ*‖
         self._alarm: Ints = np.zeros(self._batch, np.int64)
         self._groups: list[tuple[Group, ...]] = [()] * self._batch
         self._blamed: list[tuple[Group, ...]] = [()] * self._batch
         self._since: Ints = np.zeros(self._batch, np.int64)
-        self._made = True
 
     _made = False
 
@@ -109,6 +130,11 @@ class CorruptionMonitor(Configured):
     def rounds(self) -> int:
         """The number of rounds observed."""
         return self._round
+
+    @property
+    def noise_scale(self) -> Any:
+        """The scale of the noise that was declared, or that follows from what was."""
+        return self._scale
 
     # Watching.
 
@@ -179,7 +205,9 @@ class CorruptionMonitor(Configured):
         number = len(rewards)
         if sigma is None and number == self._batch:
             return self._usual
-        scale = as_floats("sigma", self.noise if sigma is None else sigma)
+        if sigma is not None and self._rare is not None:
+            raise ValueError("sigma can't be given with highest_mean, from which the noise's scale follows")
+        scale = as_floats("sigma", self._scale if sigma is None else sigma)
         if scale.shape not in ((), (number,)):
             raise ValueError(f"sigma must be one number or {number}, got shape {scale.shape}")
         good = (scale >= 1.0 / _LARGEST) & (scale <= _LARGEST)
@@ -207,16 +235,26 @@ class CorruptionMonitor(Configured):
         for part in self.partitions():
             bound = lower_bound(part.groups, self.assumptions(), least=self._by_time, guess=near)
             near = bound.parameter
-            for row in np.flatnonzero(bound.value > self._by_time).tolist():
+            better = np.flatnonzero(bound.value > self._by_time)
+            for row in better.tolist():
                 placed = bound.placed[row]
                 self._by_time[row] = bound.value[row]
-                self._groups[row] = name_groups(part.names, placed, bound.voice[row])
+                self._groups[row] = list_groups(part.names, placed)
                 self._since[row] = 1 + np.asarray(part.starts)[placed > TRACE * placed.sum()].min(initial=self._round)
+            self._look_freely(part.groups, bound.value, better)
         if self._sources.sums.number > 1:
             self._look_at_sources()
         proved = np.maximum(self._by_time, self._by_label) + self._certain
         self._alarm[(self._alarm == 0) & (proved > 0.0)] = self._round
         return proved
+
+    def _look_freely(self, groups: Groups, proved: Floats, better: Index) -> None:
+        """Find out whether the new proofs of some streams need the bound on ‖μ*‖."""
+        if self.parameter_bound is None:
+            self._freely[better] = np.maximum(self._freely[better], proved[better])
+        elif (self._freely[better] <= 0.0).any():
+            found = lower_bound(groups, self.assumptions()._replace(parameter_bound=None), least=self._freely)
+            self._freely = np.maximum(self._freely, found.value)
 
     def certificate(self) -> Any:
         """What is proved so far: a `Certificate`, or in a batch a list of them."""
@@ -228,8 +266,9 @@ class CorruptionMonitor(Configured):
         width = np.inf if self.reward_range is None else self.reward_range[1] - self.reward_range[0]
         by_time, by_label = float(self._by_time[row]), float(self._by_label[row])
         fewest = max(int(self._beyond[row]), ceil(max(by_time, by_label) / width), int(proved > 0.0))
-        # A view that explains far less than the other would name the innocent.
+        # A view that explains far less than the other would list the innocent.
         timely, labelled = by_time >= 0.5 * by_label, by_label >= 0.5 * by_time
+        free = float(self._freely[row] + self._certain[row]) > 0.0
         return Certificate(
             lower_bound=proved,
             delta=self.delta,
@@ -239,11 +278,17 @@ class CorruptionMonitor(Configured):
             since=(int(self._since[row]) or None) if timely else None,
             groups=self._groups[row] if timely else (),
             sources=self._blamed[row] if labelled else (),
+            suspect=self._suspect(row) if labelled and free and by_label > 0.0 else None,
+            misspecification=self.misspecification,
+            parameter_bound=self.parameter_bound,
+            rests_on_bound=proved > 0.0 and not free,
+            beyond=int(self._beyond[row]),
         )
 
     def assumptions(self) -> Assumptions:
         """What its bounds rest on."""
-        return Assumptions(**{name: getattr(self, name) for name in Assumptions._fields})
+        own = {name: getattr(self, name) for name in Assumptions._fields if name not in ("noise", "rare")}
+        return Assumptions(noise=self._scale, rare=self._rare, **own)
 
     def partitions(self) -> Iterator[Partition]:
         """The ways of cutting the rounds so far into blocks that a look compares."""
@@ -253,12 +298,27 @@ class CorruptionMonitor(Configured):
         """The sum of what lay beyond ``reward_range``, and the number of rewards that did, (B,) each."""
         return self._certain.copy(), self._beyond.copy()
 
+    def _suspect(self, row: int) -> str | None:
+        """The source that may be named, if there is one."""
+        groups, assumed = self._sources.groups(share=0.5).of(row), self.assumptions()
+        if isinstance(self._scale, tuple):
+            assumed = assumed._replace(noise=self._scale[row])
+        place = find_suspect(groups, assumed)
+        return None if place is None else self._sources.names()[place]
+
+    def proved_freely(self) -> Floats:
+        """What looks so far have proved without ``parameter_bound`` and ``reward_range``, (B,)."""
+        return self._freely.copy()
+
     def _look_at_sources(self) -> None:
-        bound = lower_bound(self._sources.groups(share=0.5), self.assumptions(), least=self._by_label)
-        for row in np.flatnonzero(bound.value > self._by_label).tolist():
-            named = name_groups(self._sources.names(), bound.placed[row], bound.voice[row])
+        groups = self._sources.groups(share=0.5)
+        bound = lower_bound(groups, self.assumptions(), least=self._by_label)
+        better = np.flatnonzero(bound.value > self._by_label)
+        for row in better.tolist():
+            named = list_groups(self._sources.names(), bound.placed[row])
             self._by_label[row] = bound.value[row]
             self._blamed[row] = tuple(sorted(named, key=lambda group: -group.placed))
+        self._look_freely(groups, bound.value, better)
 
     # Keeping.
 
@@ -310,18 +370,3 @@ class CorruptionMonitor(Configured):
         self._blocks.sums.resize(len(self._blocks.spans))
         self._sources.sums.resize(len(np.asarray(arrays["source_reach"])))
         overwrite(self._arrays(), arrays)
-
-
-def _read_noise(value: Any, batch: int, single: bool) -> float | tuple[float, ...]:
-    if single or not isinstance(value, (Sequence, np.ndarray)):
-        return positive("noise", value)
-    if len(value) != batch:
-        raise ValueError(f"noise must be one number or {batch}, got {len(value)}")
-    return tuple(positive("noise", one) for one in value)
-
-
-def _read_range(value: Any) -> tuple[float, float]:
-    ends = as_floats("reward_range", value)
-    if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
-        raise ValueError(f"reward_range must be (lowest, highest), got {value!r}")
-    return float(ends[0]), float(ends[1])

@@ -49,7 +49,7 @@ class Sources:
             raise ValueError(f"source must be one label or {number}, got {len(names)}")
         labels = [name.item() if isinstance(name, np.generic) else name for name in names]
         for label in labels:
-            if not isinstance(label, (str, int, float, bool)):
+            if not isinstance(label, (str, int, float, bool)) or label != label:  # NaN equals nothing, not even itself
                 raise ValueError(f"source must be text or a number, got {label!r}")
         return labels
 

@@ -80,14 +80,15 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return {k: v for k, v in given.items() if k in known and (v is not None or k == "corruption")}
 
     def for_monitor(self) -> dict[str, Any]:
-        """The settings that the monitor takes."""
-        reach = self.mean_bound + self.noise_range
+        """The settings that the monitor takes.
+
+        The bounds on means and on the parameter are the policy's. They have defaults that nobody declared, and a reward
+        that contradicts one of them is no fraud: so the monitor's proof does without them.
+        """
         return {
             "dim": self.dim,
             "noise": self.noise_range if self.noise is None else self.noise,
-            "parameter_bound": self.parameter_bound,
             "delta": self.delta,
-            "reward_range": (-reach, reach),
             "sources": self.sources,
         }
 

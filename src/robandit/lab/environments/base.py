@@ -148,6 +148,11 @@ class Environment(Configured, ABC):
         return None
 
     @property
+    def misspecification(self) -> float:
+        """ζ: the most by which an honest mean differs from ⟨a, μ*⟩. A monitor that rides along is told."""
+        return 0.0
+
+    @property
     def noise_scale(self) -> float:
         """A number s such that the noise of every round is s-sub-Gaussian. R always is one."""
         return self.noise_range

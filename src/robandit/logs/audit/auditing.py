@@ -1,4 +1,4 @@
-"""An audit feeds a whole log to a `CorruptionMonitor`, in its order and chunk by chunk.
+"""An audit reads a whole log, finds out how linear its rewards are, and feeds it to a `CorruptionMonitor`.
 
 The result depends on the log and the settings alone, bit for bit: not on the format of the file or the chunks.
 """
@@ -6,62 +6,32 @@ The result depends on the log and the settings alone, bit for bit: not on the fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from robandit.errors import ConfigError
-from robandit.inputs import integer
-from robandit.logs.audit.cells import plain
-from robandit.logs.audit.feedback import AuditedRounds, Columns, Reader, find_columns
-from robandit.logs.audit.tables import CHUNK, BadRows, open_log
-from robandit.monitor.certificate import Certificate, Group
-from robandit.monitor.monitor import CorruptionMonitor
+from robandit.features import Features
+from robandit.logs.audit.feedback import Columns
+from robandit.logs.audit.linearity import LEAST, Linearity, measure
+from robandit.logs.audit.settings import ALONE, AuditSettings
+from robandit.logs.audit.stored import StoredRounds
+from robandit.logs.audit.tables import CHUNK, BadRows
+from robandit.logs.audit.tally import tally
+from robandit.logs.audit.whole_log import WholeLog
+from robandit.monitor.certificate import Certificate, Group, in_words
+from robandit.monitor.single_rounds import Rounds, prove_by_rounds
 from robandit.monitor.sources import OTHERS
 
 SOURCES = 100
 """The number of sources that are told apart by default."""
-_PIECE = 1 << 14  # rows that the monitor is fed at once: the last bits of its sums depend on it
-_FIRST, _MANY = 32, 10**6  # the round of the first look, and that of the last one asked for
+_LARGEST = 1 << 25  # the most numbers that are held in memory for a proof by single rounds
 
-
-@dataclass(frozen=True, kw_only=True)
-class AuditSettings:
-    """What is assumed of honest feedback, and how often an audit looks. `CorruptionMonitor` says more."""
-
-    noise: float
-    """The sub-Gaussian scale of the noise."""
-    parameter_bound: float = 1.0
-    """An upper bound on ‖μ*‖."""
-    delta: float = 0.05
-    """The probability of a false alarm, over all looks."""
-    reward_range: tuple[float, float] | None = None
-    """The lowest and the highest honest reward, if known."""
-    sources: int = 0
-    """The number of sources to tell apart."""
-    looks: int = 60
-    """The number of looks at a log of a million rows; they are log-spaced."""
-
-    def __post_init__(self) -> None:
-        try:
-            self.monitor(1)
-            integer("looks", self.looks, 2)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-
-    def monitor(self, dim: int) -> CorruptionMonitor:
-        """A fresh monitor with these settings."""
-        return CorruptionMonitor(dim=dim, **{name: value for name, value in asdict(self).items() if name != "looks"})
-
-    def schedule(self) -> Iterator[int]:
-        """The rounds after which to look, log-spaced and without end: they must not depend on the log's length."""
-        at = 0
-        for place in count():
-            at = max(at + 1, round(_FIRST * (_MANY / _FIRST) ** (place / (self.looks - 1))))
-            yield at
+DECLARED, REFERENCE, ESTIMATED = "declared", "reference", "estimated"
+"""Where the tolerance for what is not linear comes from."""
 
 
 class Look(NamedTuple):
@@ -86,9 +56,7 @@ class Source(NamedTuple):
     mean: float
     """The mean of its rewards."""
     placed: float | None
-    """The corruption that is attributed to it; None if the sources do not carry the proof."""
-    voice: float | None
-    """How much it matters in the proof, from 0 to 1; None if the sources do not carry the proof."""
+    """The corruption that the cheapest explanation places on it; None unless a source may be named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,16 +71,26 @@ class Audit:
     """The columns that were read."""
     settings: AuditSettings
     """The settings of the audit."""
+    reference: Path | None
+    """The clean log from which the tolerance was taken, if there is one."""
     dim: int
-    """The number of features."""
+    """The number of features, without the constant."""
     rows: int
     """The number of rows in the log, bad ones included."""
+    linearity: Linearity | None
+    """How far from linear the rewards of this log are, or those of the reference; None if there are too few rows."""
+    tolerance: float
+    """ζ: what was proved, was proved of rewards that are linear to within this."""
+    origin: str
+    """Where ζ comes from: `declared`, `reference` or `estimated`."""
     certificate: Certificate
     """What is proved after the last row."""
+    by_rounds: float | None
+    """What single rounds prove, in units of reward; None if they were not looked at."""
     looks: list[Look]
-    """What was proved on the way."""
+    """What groups proved on the way."""
     sources: list[Source]
-    """All sources; those to which the cheapest explanation attributes most come first."""
+    """All sources; those on which the cheapest explanation places most come first."""
     bad: BadRows
     """The rows that could not be used."""
 
@@ -121,139 +99,184 @@ class Audit:
         """The first look that proved anything."""
         return next((look for look in self.looks if look.proved > 0.0), None)
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words: what it assumes comes first."""
+        return " ".join(filter(None, (self._assumed(), self.certificate.sentence, self._missing())))
+
+    def _assumed(self) -> str:
+        if self.origin == REFERENCE:
+            name = self.reference.name if self.reference else ""
+            return f"In {name}, which you say is clean, a linear model is off by {in_words(self.tolerance)} at most."
+        seen = "There are too few rows to see how linear rewards are."
+        if self.linearity is not None:
+            seen = f"On rows that it was not fitted to, a linear model is off by up to {in_words(self.linearity.off)}."
+        if self.origin == DECLARED:
+            return f"You declare that honest rewards are linear to within {self.tolerance:g}. {seen}"
+        if self.linearity is None:
+            return seen
+        return f"{seen} That is an estimate from this log, and what follows holds only if it is right."
+
+    def _missing(self) -> str:
+        if not self.bad.count:
+            return ""
+        return (
+            f"{self.bad.count:,} of {self.rows:,} rows could not be used; if that has to do with what their rewards "
+            "were, none of this holds."
+        )
+
 
 def audit(
     path: Path,
     settings: AuditSettings,
     *,
     kind: str | None = None,
+    reference: Path | None = None,
     chunk: int = CHUNK,
     progress: Callable[[int, int, str], None] = lambda done, size, unit: None,
     **columns: str | None,
 ) -> Audit:
     """Test whether a log can be honest feedback. ``columns`` are those of `find_columns`."""
-    log = open_log(path, kind, chunk)
-    reader = Reader(log, find_columns(log, **columns))
-    run = _Run(settings)
-    for feedback, done in reader.read():
-        run.take(feedback)
-        progress(done, log.size, log.unit)
-    _check_bad(path, reader.bad, run.rounds)
+    _check_given(settings, reference, columns.get("sigma"))
+    with StoredRounds() as rounds:
+        log = WholeLog(path, settings, rounds, columns, kind=kind, chunk=chunk, progress=progress)
+        return _audited(log, settings, reference, columns)
+
+
+def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, columns: dict[str, str | None]) -> Audit:
+    features = log.features()
+    linearity, tolerance, origin = _tolerance(settings, log, features, reference, columns)
+    run = _Run(settings, log, features, tolerance)
     certificate = run.finish()
+    by_rounds = _by_rounds(settings, log, features, tolerance)
     return Audit(
-        path=path,
+        path=log.path,
         kind=log.kind,
-        columns=reader.columns,
+        columns=log.columns,
         settings=settings,
-        dim=reader.dim or 0,
-        rows=run.rounds + reader.bad.count,
-        certificate=certificate,
+        reference=reference,
+        dim=log.rounds.dim,
+        rows=log.rounds.rounds + log.bad.count,
+        linearity=linearity,
+        tolerance=tolerance,
+        origin=origin,
+        certificate=_combined(settings, certificate, by_rounds, run.certain),
+        by_rounds=by_rounds,
         looks=run.looks,
-        sources=_sources(run.tally, certificate.sources),
-        bad=reader.bad,
+        sources=_sources(log, settings.sources, certificate.sources if certificate.suspect else ()),
+        bad=log.bad,
     )
 
 
-def _check_bad(path: Path, bad: BadRows, good: int) -> None:
-    """Refuse a log without rows, or with more bad rows than good ones."""
-    if not good + bad.count:
-        raise ValueError(f"{path} holds no rows")
-    if not good or bad.count > good:
-        what = "; ".join(bad.lines()[:3])
-        raise ValueError(f"{bad.count:,} of the {good + bad.count:,} rows of {path} can't be used: {what}")
+def _check_given(settings: AuditSettings, reference: Path | None, sigma: str | None) -> None:
+    if reference is not None and settings.misspecification is not None:
+        raise ConfigError("give --misspecification or a --reference to take it from, not both")
+    if sigma is not None and settings.highest_mean is not None:
+        raise ConfigError("--sigma and --highest-mean both say how noisy rewards are; give one of them")
+
+
+def _tolerance(
+    settings: AuditSettings, log: WholeLog, features: Features, reference: Path | None, columns: dict[str, str | None]
+) -> tuple[Linearity | None, float, str]:
+    """How linear rewards are, the tolerance to use, and where it comes from."""
+    if reference is not None:
+        with StoredRounds() as rounds:
+            clean = WholeLog(reference, settings, rounds, columns)
+            found = measure(rounds, clean.features(), settings.clip, everywhere=True)
+        if found is None:
+            raise ConfigError(f"{reference} holds {rounds.rounds:,} usable rows, and {LEAST:,} are the least")
+        return found, _two_digits(found.off), REFERENCE
+    found = measure(log.rounds, features, settings.clip, everywhere=False)
+    if settings.misspecification is not None:
+        return found, settings.misspecification, DECLARED
+    return found, 0.0 if found is None else _two_digits(found.off), ESTIMATED
+
+
+def _two_digits(value: float) -> float:
+    """A number of two digits that is no lower."""
+    if value <= 0.0:
+        return 0.0
+    digit = 10.0 ** (np.floor(np.log10(value)) - 1.0)
+    return float(f"{np.ceil(value / digit - 1e-9) * digit:.2g}")
+
+
+def _by_rounds(settings: AuditSettings, log: WholeLog, features: Features, tolerance: float) -> float | None:
+    """What single rounds prove beside what is out of range."""
+    number = log.rounds.rounds - log.learned
+    scale = settings.monitor(1).noise_scale
+    width = np.inf if settings.reward_range is None else settings.reward_range[1] - settings.reward_range[0]
+    if not settings.single_rounds or number * features.dim > _LARGEST or tolerance + 2.0 * scale >= width:
+        return None
+    actions, rewards, noise = np.empty((number, features.dim)), np.empty(number), np.full(number, scale)
+    done = 0
+    for piece in log.rounds.pieces(log.learned):
+        part = slice(done, done + len(piece.rewards))
+        actions[part], rewards[part] = features(piece.features), settings.clip(piece.rewards)
+        if piece.sigma is not None:
+            noise[part] = piece.sigma
+        done = part.stop
+    return prove_by_rounds(Rounds(actions, rewards, noise, tolerance), settings.delta * ALONE)[0]
+
+
+def _combined(settings: AuditSettings, found: Certificate, by_rounds: float | None, certain: float) -> Certificate:
+    """The better of the two proofs, with the δ of both."""
+    found = replace(found, delta=settings.delta)
+    if by_rounds is None or by_rounds + certain <= found.lower_bound:
+        return found
+    width = np.inf if settings.reward_range is None else settings.reward_range[1] - settings.reward_range[0]
+    return replace(
+        found,
+        lower_bound=by_rounds + certain,
+        altered=max(found.altered, ceil(by_rounds / width), 1),
+        alarm=found.alarm or found.rounds,
+        rests_on_bound=False,
+    )
 
 
 class _Run:
     """Feeds a monitor in pieces that depend on nothing but the round, and looks when a look is due."""
 
-    def __init__(self, settings: AuditSettings) -> None:
-        self._settings, self._schedule = settings, settings.schedule()
-        self._due = next(self._schedule)
-        self._monitor: CorruptionMonitor | None = None
-        self._waiting: list[AuditedRounds] = []
-        self.rounds = 0
+    def __init__(self, settings: AuditSettings, log: WholeLog, features: Features, tolerance: float) -> None:
+        self._monitor, self._log, self._features = settings.monitor(features.dim, tolerance), log, features
+        labels, most = log.rounds.labels, settings.sources
+        self._names = np.array([*labels[:most], *[OTHERS] * len(labels[most:])], dtype=object)
         self.looks: list[Look] = []
-        self.tally = SourceTally(settings.sources)
+        self._feed(settings.schedule())
 
-    def take(self, feedback: AuditedRounds) -> None:
-        """Feed these rounds, and look on the way."""
-        done, number = 0, len(feedback.rows)
-        while done < number:
-            end = min(self._due, self.rounds - self.rounds % _PIECE + _PIECE)
-            part = feedback.cut(done, done + min(number - done, end - self.rounds))
-            self._waiting.append(part)
-            done += len(part.rows)
-            self.rounds += len(part.rows)
-            if self.rounds == end:
-                self._feed()
-            if self.rounds == self._due:
-                self._look(part)
-                self._due = next(self._schedule)
-        if number:
-            self._last = feedback.cut(number - 1, number)
+    def _feed(self, schedule: Iterator[int]) -> None:
+        due, rounds = next(schedule), 0
+        for piece in self._log.rounds.pieces(self._log.learned):
+            done, number = 0, len(piece.rewards)
+            while done < number:
+                part = piece.cut(done, min(number, done + due - rounds))
+                sources = None if part.sources is None else self._names[part.sources]
+                self._monitor.observe_log(self._features(part.features), part.rewards, part.sigma, sources)
+                done += len(part.rewards)
+                rounds += len(part.rewards)
+                if rounds == due:
+                    self._note(rounds, float(self._monitor.lower_bounds()[0]))
+                    due = next(schedule)
 
     def finish(self) -> Certificate:
         """Look a last time, at the whole log."""
-        self._feed()
-        assert self._monitor is not None
         found: Certificate = self._monitor.certificate()
-        if not self.looks or self.looks[-1].round < self.rounds:
-            self._note(found.lower_bound, self._last)
+        if found.rounds and (not self.looks or self.looks[-1].round < found.rounds):
+            self._note(found.rounds, found.lower_bound)
         return found
 
-    def _feed(self) -> None:
-        if not self._waiting:
-            return
-        _, features, rewards, sigma, sources, _ = (
-            None if parts[0] is None or name == "times" else np.concatenate(parts)
-            for name, parts in zip(AuditedRounds._fields, zip(*self._waiting, strict=True), strict=True)
-        )
-        self._waiting = []
-        assert features is not None and rewards is not None
-        if self._monitor is None:
-            self._monitor = self._settings.monitor(features.shape[1])
-        self._monitor.observe_log(features, rewards, sigma, sources)
-        if sources is not None:
-            self.tally.add(sources, rewards)
+    @property
+    def certain(self) -> float:
+        """What was out of range."""
+        return float(self._monitor.beyond_range()[0][0])
 
-    def _look(self, last: AuditedRounds) -> None:
-        assert self._monitor is not None
-        self._note(float(self._monitor.lower_bounds()[0]), last)
-
-    def _note(self, proved: float, last: AuditedRounds) -> None:
-        time = None if last.times is None else str(plain(last.times[-1]))
-        self.looks.append(Look(self.rounds, proved, int(last.rows[-1]), time))
+    def _note(self, rounds: int, proved: float) -> None:
+        self.looks.append(Look(rounds, proved, *self._log.place(rounds)))
 
 
-class SourceTally:
-    """The number and the sum of rewards from each of the first ``most`` sources, and from all others."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._places: dict[str, int] = {}
-        self._rows, self._total = np.zeros(most + 1, np.int64), np.zeros(most + 1)
-
-    def add(self, labels: Any, rewards: Any) -> None:
-        """Count these rewards for the sources that their labels name."""
-        for label in dict.fromkeys(labels.tolist()):
-            if label not in self._places and len(self._places) < self._most:
-                self._places[label] = len(self._places)
-        places = np.array([self._places.get(label, self._most) for label in labels.tolist()])
-        self._rows += np.bincount(places, minlength=self._most + 1)
-        self._total += np.bincount(places, rewards, minlength=self._most + 1)
-
-    def items(self) -> Iterator[tuple[str, int, float]]:
-        """The name, the rows and the mean reward of each source that has any rows."""
-        for name, place in [*self._places.items(), (OTHERS, self._most)]:
-            if self._rows[place]:
-                yield name, int(self._rows[place]), float(self._total[place] / self._rows[place])
-
-
-def _sources(tally: SourceTally, blamed: tuple[Group, ...]) -> list[Source]:
-    placed = {group.name: group for group in blamed}
-    nothing = Group("", 0.0, 0.0)
+def _sources(log: WholeLog, most: int, blamed: tuple[Group, ...]) -> list[Source]:
+    placed = {group.name: group.placed for group in blamed}
     found = [
-        Source(name, rows, mean, *(placed.get(name, nothing)[1:] if blamed else (None, None)))
-        for name, rows, mean in tally.items()
+        Source(name, rows, mean, placed.get(name, 0.0) if blamed else None)
+        for name, rows, mean in tally(log.rounds, most)
     ]
-    return sorted(found, key=lambda source: (-(source.placed or 0.0), -(source.voice or 0.0), -source.rows))
+    return sorted(found, key=lambda source: (-(source.placed or 0.0), -source.rows))

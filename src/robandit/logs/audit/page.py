@@ -18,9 +18,10 @@ from matplotlib.ticker import MaxNLocator
 import robandit
 from robandit.figures.html import Block, CommandBlock, Facts, Grid, Picture, Section, Text, page
 from robandit.figures.pictures import FONT, WIDTH
-from robandit.logs.audit.auditing import SOURCES, Audit, AuditSettings
+from robandit.logs.audit.auditing import DECLARED, ESTIMATED, REFERENCE, SOURCES, Audit
+from robandit.logs.audit.settings import LEARNED, AuditSettings
 from robandit.logs.audit.tables import examples, format_of
-from robandit.monitor.certificate import Group
+from robandit.monitor.certificate import Group, in_words
 
 _BARS = 20  # the most bars in a picture
 _STRONG, _WEAK, _QUIET = "#D55E00", "#7FA6C4", "#56606B"
@@ -31,43 +32,80 @@ _LETTERS = 26  # the most letters of a name in a picture
 def build(found: Audit) -> str:
     """The page as HTML."""
     proved = found.certificate.lower_bound > 0.0
-    sections = [Section("What is proved, over time", [Text(_over_time(found)), _curve(found)])]
+    sections = [Section("How linear honest rewards are", [Text(_linear(found))])]
+    sections += [Section("What is proved, over time", [Text(_over_time(found)), _curve(found)])]
     if proved:
         sections.append(Section("Where it may sit", _evidence(found)))
     if found.sources:
         sections.append(Section("The sources", [_source_table(found)]))
     sections += [Section("Rows left out", _left_out(found)), Section("How it was computed", _method(found))]
-    verdict = Verdict(found.certificate.sentence, _meaning(found), proved)
+    verdict = Verdict(found.sentence, _meaning(found), _badge(found))
     return page(f"Audit of {found.path.name}", verdict, sections)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict: the certificate's sentence in large letters, and what it means."""
+    """The verdict: assumptions and finding in large letters, and what it means."""
 
     sentence: str
     meaning: str
-    proved: bool
+    badge: str
 
     def html(self) -> str:
-        symbol, look, word = ("!", "bad", "corruption proved") if self.proved else ("?", "idle", "nothing proved")
+        symbol, look, word = ("?", "idle", self.badge) if self.badge == _NOTHING else ("!", "bad", self.badge)
         badge = f'<span class="badge {look}"><span aria-hidden="true">{symbol}</span> {word}</span>'
         large = "font-size: 1.4rem; line-height: 1.4; color: var(--ink)"
         return f'<p>{badge}</p>\n<p style="{large}">{escape(self.sentence)}</p>\n{Text(self.meaning).html()}'
 
 
+_NOTHING = "nothing proved"
+
+
+def _badge(found: Audit) -> str:
+    if found.certificate.lower_bound <= 0.0:
+        return _NOTHING
+    if found.certificate.rests_on_bound:
+        return "contradicts your parameter bound"
+    return "does not fit one linear model" if found.origin == ESTIMATED else "rewards were altered, if you are right"
+
+
 def _meaning(found: Audit) -> str:
     if found.certificate.lower_bound > 0.0:
         return (
-            "The rewards contradict each other by more than chance allows: some of them are not what honest feedback "
-            "would have been, whatever that looks like here. This does not say who did it, nor whether it was fraud, a "
-            "fault, or a change in the world; the places named below are where to begin to look."
+            "The rewards contradict each other by more than chance and the tolerance above allow. That is what fraud "
+            "looks like; so do a fault, a drift of the world, and a group of users who honestly differ. To tell these "
+            "apart, add what the honest groups differ in to the features, or compare with a period that is known to "
+            "be clean (`--reference`). A source that lies from the first row to the last, and one that honestly "
+            "differs, no data of this kind can tell apart."
         )
     return (
         "The rewards fit together as honest ones would, as far as noise of the declared size lets anyone tell. That is "
         "no proof of innocence: corruption that is small beside the noise, or that bends all of the log in the same "
         "way, can't be seen."
     )
+
+
+def _linear(found: Audit) -> str:
+    measured = found.linearity
+    if measured is None:
+        return "There are too few rows to see how linear rewards are, and nobody declared it."
+    where = "the reference log" if found.origin == REFERENCE else "this log"
+    words = (
+        f"A linear model was fitted to the first half of {where} and tried on the other {measured.rounds:,} rows. It "
+        f"is off by up to {in_words(measured.off)} on average, in {measured.cell} (two standard errors included)."
+    )
+    if found.origin == DECLARED and measured.off > found.tolerance:
+        words += (
+            f" That is more than the {found.tolerance:g} that was declared: altered rewards do that, and so does a "
+        )
+        words += "declaration that is too strict."
+    if found.origin == ESTIMATED:
+        words += (
+            f" All that follows allows honest rewards to be off by {found.tolerance:g}. That was measured on the rows "
+            "that are on trial, so it carries no confidence: it does not see groups that differ, nor a drift. Declare "
+            "what you know (`--misspecification`), or give a clean period (`--reference`)."
+        )
+    return words
 
 
 def _over_time(found: Audit) -> str:
@@ -79,7 +117,10 @@ def _over_time(found: Audit) -> str:
     when = f"{found.columns.time}: {alarm.time}" if alarm.time is not None else ""
     place = "; ".join(filter(None, (row, when)))
     after = f"round {alarm.round:,}" + (f" ({place})" if place else "")
-    return f"{looks} The first to prove any corruption was the one after {after}."
+    single = ""
+    if found.by_rounds is not None and found.by_rounds > found.looks[-1].proved:
+        single = f" Single rounds, which are looked at once and at the end, prove {in_words(found.by_rounds)}."
+    return f"{looks} The first to prove anything was the one after {after}.{single}"
 
 
 # The pictures.
@@ -114,9 +155,11 @@ def _curve(found: Audit) -> Picture:
     axes.fill_between(rounds, proved, step="post", color=_STRONG, alpha=0.12, linewidth=0)
     label = _mark_alarm(axes, alarm.round, rounds[-1])
     look = {"textcoords": "offset points", "va": "center", "fontsize": FONT, "annotation_clip": False}
-    axes.annotate(f"{proved[-1]:,.3g}", (rounds[-1], proved[-1]), (4, 0), fontweight="bold", **look)
+    axes.annotate(in_words(proved[-1]), (rounds[-1], proved[-1]), (4, 0), fontweight="bold", **look)
     words = "The least corruption in all that is proved after each look, in units of reward."
-    return Picture(figure, f"{words} What is proved stays proved.", f"{words} It rises to {proved[-1]:.3g}; {label}.")
+    return Picture(
+        figure, f"{words} What is proved stays proved.", f"{words} It rises to {in_words(proved[-1])}; {label}."
+    )
 
 
 def _mark_alarm(axes: Any, at: int, end: int) -> str:
@@ -177,7 +220,7 @@ def _font() -> Any:
 def _evidence(found: Audit) -> list[Block]:
     """Where the cheapest explanation places the corruption: by source and by time, where these prove something."""
     words, pictures = "Corruption that the cheapest explanation places {}: attribution, not proof.", []
-    told = [Group(one.name, one.placed, one.voice or 0.0) for one in found.sources if one.placed is not None]
+    told = [Group(one.name, one.placed) for one in found.sources if one.placed]
     if told:
         rest = f" {len(told) - _BARS:,} more are in the table below." if len(told) > _BARS else ""
         caption = words.format("on each source") + rest
@@ -195,16 +238,23 @@ def _most(groups: Sequence[Group]) -> list[Group]:
 
 
 def _where(found: Audit) -> str:
-    by_source, by_time = found.certificate.sources, found.certificate.groups
-    if not by_source and not by_time:
+    named, by_time = found.certificate.suspect, found.certificate.groups
+    if not named and not by_time and not found.certificate.sources and not found.by_rounds:
         return "The proof rests on rewards outside the honest range alone."
     words = (
         "The proof is about the total. Where the corruption sits is another matter: of all explanations of the log, "
         "the one that takes least corruption places it as shown here. Others may place it elsewhere."
     )
-    if found.sources and not by_source:
+    if not named and not by_time:
+        words = "The proof is about the total. Neither a stretch of time nor a source explains it."
+    if found.sources and not named and found.certificate.sources:
+        words += (
+            " The sources contradict each other, but no single one explains that, or blaming the others would cost "
+            "about as much. So none is named."
+        )
+    elif found.sources and not named:
         words += " It is blocks of rounds that contradict each other; the sources, as wholes, hardly do."
-    if by_source and by_time:
+    if named and by_time:
         words += " The amounts by source and by time are two views of one log; don't add them up."
     return words
 
@@ -215,15 +265,12 @@ def _source_table(found: Audit) -> Grid:
     rows: list[list[object]] = [
         [one.name, f"{one.rows:,}", mean] for one, mean in zip(found.sources, means, strict=True)
     ]
-    if found.certificate.sources:
-        header += ["attributed corruption", "voice in the proof"]
-        words = (
-            "The voice says how much a source matters in the proof, from 0 to 1. Honest sources, with which others are "
-            "compared, have one too."
-        )
+    if found.certificate.suspect is not None:
+        header += ["placed here by the cheapest explanation"]
+        words = "What the cheapest explanation places on each source: attribution, not proof."
         most = max(one.placed or 0.0 for one in found.sources)
         for row, one in zip(rows, found.sources, strict=True):
-            row += [_amount(one.placed or 0.0, most), f"{one.voice:.2f}"]
+            row += [_amount(one.placed or 0.0, most)]
     limit = found.settings.sources
     return Grid(
         header, rows, words + (f" Sources beyond the first {limit:,} count as one." if len(rows) > limit else "")
@@ -232,7 +279,7 @@ def _source_table(found: Audit) -> Grid:
 
 def _amount(value: float, most: float) -> str:
     """An amount with three digits; 0 if it is nothing beside the largest."""
-    return f"{value:,.3g}" if value > _TRACE * most else "0"
+    return in_words(value) if value > _TRACE * most else "0"
 
 
 def _means(found: Audit) -> list[str]:
@@ -256,34 +303,52 @@ def _left_out(found: Audit) -> list[Block]:
 
 
 def _method(found: Audit) -> list[Block]:
-    settings, columns = found.settings, found.columns
-    words = (
+    return [Text(_rests_on(found)), Facts(_facts(found)), CommandBlock(_command(found))]
+
+
+def _rests_on(found: Audit) -> str:
+    settings = found.settings
+    return (
         "The rounds are cut into groups, by time and by source. Each group alone says where the parameter of the "
         "rewards must lie, up to noise. The farther these places are apart, the more corruption there must be. "
         "`docs/monitor.md` has the proof.\n\n"
         f"This holds with probability {1.0 - settings.delta:g}, however often one looks, if: (1) an honest reward is a "
-        "fixed linear function of the features plus noise; (2) given the past, that noise is sub-Gaussian with the "
-        f"declared scale; (3) the parameter's norm is at most {settings.parameter_bound:g}; (4) the rows stand in the "
+        f"fixed linear function of the features, to within {found.tolerance:g} on average, plus noise; (2) given the "
+        "past, that noise is sub-Gaussian with the "
+        f"declared scale; (3) {_bound_in_words(settings)}; (4) the rows stand in the "
         "order of the decisions, and actions were chosen without knowing the noise to come; (5) whether a "
-        "reward is missing does not depend on what it would have been. A drift of the world, or rewards that are not "
-        "linear in these features, look like corruption."
+        "reward is missing does not depend on what it would have been. "
+        f"The first {LEARNED} usable rows, or fewer in a small log, set the scales of the features and prove nothing."
     )
-    facts = {
+
+
+def _facts(found: Audit) -> dict[str, str]:
+    settings, columns = found.settings, found.columns
+    return {
         "log": f"{found.path.name} ({found.kind})",
         "rows": f"{found.rows:,}, of which {found.certificate.rounds:,} were used: a round is a row that was used",
-        "features": f"{found.dim} from {_shown(columns.features)}",
+        "features": f"{found.dim} from {_shown(columns.features)}" + (", and a constant" if settings.intercept else ""),
+        "linear to within": f"{found.tolerance:g} ({found.origin})",
         "reward": columns.reward,
-        "noise's scale": f"{settings.noise:g}" if columns.sigma is None else f"of each row, in {columns.sigma}",
+        "noise's scale": f"{settings.monitor(1).noise_scale:.3g}" if columns.sigma is None else f"in {columns.sigma}",
         "source": columns.source or "not told apart",
         "order": f"by {columns.time}, which never falls" if columns.time else "as in the file; not checked",
         "honest rewards": "anywhere"
         if settings.reward_range is None
-        else "from {:g} to {:g}".format(*settings.reward_range),
-        "norm of the parameter": f"at most {settings.parameter_bound:g}",
+        else "from {:g} to {:g}".format(*settings.reward_range) + _cap(settings),
+        "norm of the parameter": "any" if settings.parameter_bound is None else f"at most {settings.parameter_bound:g}",
         "chance of a false alarm": f"at most {settings.delta:g}, over all looks",
         "made by": f"robandit {robandit.__version__}",
     }
-    return [Text(words), Facts(facts), CommandBlock(_command(found))]
+
+
+def _cap(settings: AuditSettings) -> str:
+    return "" if settings.highest_mean is None else f", and at most {settings.highest_mean:g} on average"
+
+
+def _bound_in_words(settings: AuditSettings) -> str:
+    bound = settings.parameter_bound
+    return "the parameter may have any size" if bound is None else f"the parameter's norm is at most {bound:g}"
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -302,11 +367,14 @@ def _command(found: Audit) -> str:
         "source": columns.source,
         "time": columns.time,
         "noise": settings.noise,
+        "reference": found.reference,
         "reward-range": limits and f"{limits[0]!r},{limits[1]!r}",
         "sources": settings.sources if settings.sources not in (0, SOURCES) else None,
     }
-    for name in ("parameter_bound", "delta", "looks"):
+    for name in ("parameter_bound", "misspecification", "highest_mean", "delta", "looks"):
         if getattr(settings, name) != getattr(AuditSettings, name):
             given[name.replace("_", "-")] = getattr(settings, name)
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    words += [] if settings.intercept else ["--no-intercept"]
+    words += [] if settings.single_rounds else ["--groups-only"]
     return shlex.join(["robandit", "audit", found.path.name, *words])

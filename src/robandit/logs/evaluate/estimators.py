@@ -99,6 +99,17 @@ def lower_bound(terms: Floats, error: float) -> float:
     return float(terms.mean() - excess.min() / n)
 
 
+def mean_weight(weights: Floats, most: float, error: float) -> tuple[float, float]:
+    """An interval for the mean of E[w_t | past], which is 1 if propensities are right; w_t is ``most`` at the most.
+
+    It is wrong with probability ``error``, for every n. Large weights are rare, so that the mean of those that came can
+    be far below 1 in a log that is right: the upper end is that of (most − w)/most, which is between 0 and 1.
+    """
+    low = lower_bound(weights, error / 2.0)
+    high = most * (1.0 - lower_bound(1.0 - weights / most, error / 2.0))
+    return low, high
+
+
 # What the estimators are made of.
 
 

@@ -21,6 +21,7 @@ from robandit.logs.evaluate.estimators import (
     importance,
     interval,
     ips,
+    mean_weight,
     predict,
     snips,
 )
@@ -32,7 +33,7 @@ UNIFORM, LOGGED = "uniform", "logged"
 LEAST = 30
 """The least number of decisions for an interval: with fewer, a central limit is no limit."""
 _FEW = 50.0  # the effective size below which a warning is given
-_STRANGE = 4.0  # standard errors by which the mean weight may differ from 1
+_STRANGE = 0.002  # share of logs with right propensities that may be warned of
 
 
 class EvaluationRow(NamedTuple):
@@ -96,7 +97,7 @@ def evaluate(
             chances = _chances(first, rest, policy, noise_range, seed)
             weights = importance(chances[rest.chosen], rest.propensity)
             rows += _rows(name, rest, weights, chances, fitted, confidence, reward_range)
-            warnings += _doubts(name, weights)
+            warnings += _doubts(name, weights, _largest(rest, chances))
     return Evaluation(len(log), cut, len(rest), confidence, rows, _notes(log), warnings)
 
 
@@ -205,7 +206,14 @@ def _warnings(log: DecisionLog) -> list[str]:
     return [f"The values are those of corrupted feedback, not of honest feedback. {log.proof}"]
 
 
-def _doubts(name: str, weights: Floats) -> list[str]:
+def _largest(rest: DecisionLog, chances: Floats) -> float:
+    """The largest weight that any draw could have had, if all actions are explored as the least likely draw was."""
+    counts = np.diff(rest.starts)
+    floor = (rest.propensity * counts).min() / counts  # of a propensity: a policy explores each of K actions alike
+    return float((np.maximum.reduceat(chances, rest.starts[:-1]) / floor).max())
+
+
+def _doubts(name: str, weights: Floats, most: float) -> list[str]:
     """The reasons why the intervals of a policy may be wrong."""
     found, size = [], effective_size(weights)
     if size < _FEW:
@@ -213,11 +221,11 @@ def _doubts(name: str, weights: Floats) -> list[str]:
             f"{name}: the weights leave an effective size of {size:.0f}; with so few, intervals can be too short. "
             "Explore more, or wait for more decisions."
         )
-    error = float(weights.std(ddof=1)) / len(weights) ** 0.5
-    if size >= _FEW and abs(weights.mean() - 1.0) > max(_STRANGE * error, 1e-6):
+    low, high = mean_weight(weights, max(1.0, most), _STRANGE)
+    if not low - 1e-6 <= 1.0 <= high + 1e-6:
         found.append(
-            f"{name}: the mean weight is {weights.mean():.3f} ± {error:.3f} and should be 1. Either the propensities "
-            "in this log are not the probabilities with which its actions were drawn, or rewards are missing more "
-            "often for some actions than for others."
+            f"{name}: the mean weight is {weights.mean():.3f}, between {low:.3f} and {high:.3f} where the chance of "
+            "draws is counted in, and should be 1. Either the propensities in this log are not the probabilities with "
+            "which its actions were drawn, or rewards are missing more often for some actions than for others."
         )
     return found

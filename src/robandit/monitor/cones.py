@@ -1,0 +1,80 @@
+"""The sum that μ makes least, and the dual values below its minimum: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from robandit.arrays import TINY, Floats, Index
+
+_JITTER = 1e-14  # added to the diagonal of a matrix that is scaled to have ones there
+_ROUNDING = 1e-12  # amount by which a reported value is rounded down, relative to its summands
+_BALANCINGS = 3  # how often Σ Aᵀu is taken away again; each time leaves the rounding of the one before
+
+
+class Cones(NamedTuple):
+    """Σ_g [(‖y_g − A_g μ‖ − ρ_g)/κ_g]₊, for each of P problems."""
+
+    matrix: Floats  # A (P, G, d, d)
+    target: Floats  # y (P, G, d)
+    radius: Floats  # ρ (P, G)
+    slope: Floats  # κ (P, G)
+
+    def residual(self, parameter: Floats) -> Floats:
+        """y − Aμ, (P, G, d)."""
+        return self.target - np.matvec(self.matrix, parameter[:, None])
+
+    def terms(self, parameter: Floats) -> Floats:
+        """The summands at μ (P, d), (P, G)."""
+        return np.maximum(norm(self.residual(parameter)) - self.radius, 0.0) / self.slope
+
+    def of(self, rows: Index) -> Cones:
+        """Some of the problems."""
+        return Cones(*(array[rows] for array in self))
+
+    def dual(self, multipliers: Floats, bound: float | None) -> Floats:
+        """Σ ⟨u, y⟩ − ρ‖u‖ − B‖Σ Aᵀu‖ at u (P, G, d) with ‖u‖ ≤ 1/κ: below the minimum, whatever u is.
+
+        Without a bound B, u is first brought to Σ Aᵀu = 0.
+        """
+        if bound is None:
+            multipliers, slack = self._balanced(multipliers)
+        else:
+            slack = bound * norm(np.vecmat(multipliers, self.matrix).sum(axis=1))
+        gained = np.vecdot(multipliers, self.target)
+        paid = self.radius * norm(multipliers)
+        return gained.sum(axis=1) - paid.sum(axis=1) - slack - _ROUNDING * (np.abs(gained) + paid).sum(axis=1)
+
+    def _balanced(self, multipliers: Floats) -> tuple[Floats, Floats]:
+        """Multipliers with Σ Aᵀu = 0 and ‖u‖ ≤ 1/κ, and what their rounding may cost, (P,).
+
+        Rounding leaves Σ Aᵀu = Σ Aᵀv with tiny v. The sum at μ exceeds any dual value once Σ ‖A_g μ‖/κ_g is above
+        2 Σ (‖y_g‖ + ρ_g)/κ_g, and for all other μ, ⟨Σ Aᵀv, μ⟩ is at most that times max κ_g‖v_g‖.
+        """
+        even = self.slope**-2.0
+        square = np.einsum("pg,pgij,pgik->pjk", even, self.matrix, self.matrix, optimize=True)
+        for _ in range(_BALANCINGS):
+            multipliers = multipliers - self._pull(multipliers, square, even)
+        most = (norm(multipliers) * self.slope).max(axis=1)
+        multipliers = multipliers / np.maximum(1.0, most)[:, None, None]
+        left = (norm(self._pull(multipliers, square, even)) * self.slope).max(axis=1)
+        far = 2.0 * ((norm(self.target) + self.radius) / self.slope).sum(axis=1)
+        return multipliers, 2.0 * far * left
+
+    def _pull(self, multipliers: Floats, square: Floats, even: Floats) -> Floats:
+        """v with Σ Aᵀv = Σ Aᵀu and about the least max κ‖v‖, (P, G, d)."""
+        pulled = solve(square, np.vecmat(multipliers, self.matrix).sum(axis=1))
+        return even[..., None] * np.matvec(self.matrix, pulled[:, None])
+
+
+def solve(matrix: Floats, right: Floats) -> Floats:
+    """Solve Mx = y for positive definite M (P, d, d), which rounding may have made nearly singular."""
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), TINY))
+    even = matrix * scale[:, :, None] * scale[:, None] + _JITTER * np.eye(matrix.shape[1])
+    return scale * np.linalg.solve(even, (scale * right)[..., None])[..., 0]
+
+
+def norm(vectors: Floats) -> Floats:
+    """The Euclidean norms along the last axis."""
+    return np.sqrt(np.vecdot(vectors, vectors))

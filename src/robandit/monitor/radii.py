@@ -1,0 +1,155 @@
+"""How far the sums of a group may stray from what μ* says, by noise and by what is not quite linear.
+
+`docs/monitor.md` derives ρ and κ, and the smaller ρ for rare events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from robandit.arrays import TINY, Floats
+from robandit.monitor.cones import Cones, norm
+from robandit.monitor.groups import Groups
+
+_GRID = np.arange(-8.0, 9.0)  # powers of 4 by which the usual size of λ is multiplied
+_SUMS = 1e-12  # relative error that sums over many rounds may have
+_LEAST = 1e-11  # λ as a share of λ_max(V) below which the small eigenvalues of V, which ρ needs, are rounding
+_UNKNOWN = 100.0  # how many times the estimate's length ‖μ*‖ may have, for rounding alone, where no bound is known
+_STEPS = (0.5, 1.0, 2.0)  # m: the largest exponents for which rare events are bounded
+
+
+class RareEvents(NamedTuple):
+    """Honest rewards lie in an interval, and their means near its lower end. The variance is small, then."""
+
+    width: float
+    """W, the length of the interval."""
+    share: float
+    """p: every honest mean, given the past, is at most p·W above the lower end."""
+
+    @property
+    def scale(self) -> float:
+        """The sub-Gaussian scale: W √((1 − 2p)/(2 log((1 − p)/p))), and W/2 from p = ½ on (Kearns and Saul 1998).
+
+        >>> [round(RareEvents(1.0, p).scale, 3) for p in (0.01, 0.05, 0.2, 0.5, 1.0)]
+        [0.327, 0.391, 0.465, 0.5, 0.5]
+        """
+        if self.share >= 0.499:  # where the formula is 0/0
+            return 0.5 * self.width
+        odds = np.log((1.0 - self.share) / self.share)
+        return float(self.width * np.sqrt((1.0 - 2.0 * self.share) / (2.0 * odds)))
+
+    def steps(self) -> dict[float, float]:
+        """For each exponent m that is worth it, by what factor the scale is smaller up to there."""
+        found = {m: float(self.scale / (self.width * np.sqrt(self.share * _growth(m)))) for m in _STEPS}
+        return {m: gain for m, gain in found.items() if gain > 1.0}
+
+
+class Assumptions(NamedTuple):
+    """What the bound of given groups rests on; `CorruptionMonitor` says what each means."""
+
+    noise: Floats | float | tuple[float, ...]
+    """The usual scale of the noise, one for all streams or (B,). It sets the usual size of λ and nothing else."""
+    delta: float
+    """The probability with which the bound may be wrong."""
+    parameter_bound: float | None = None
+    """B, an upper bound on ‖μ*‖; None if there is none."""
+    misspecification: float = 0.0
+    """ζ, the most by which an honest mean differs from ⟨a, μ*⟩."""
+    rare: RareEvents | None = None
+    """What is known of rare events, if rewards are such. All weights must then be 1/``rare.scale``²."""
+    regularization: float | None = None
+    """λ, one for all groups; None for the best of a grid."""
+    radius_scale: float = 1.0
+    """The factor of what noise adds to ρ. Below 1 nothing is proved."""
+
+
+class Spectra:
+    """The eigenvalues of every V_g, which give the norms for all λ at once."""
+
+    def __init__(self, groups: Groups, assumed: Assumptions, guess: Floats) -> None:
+        self._assumed = assumed
+        self._unit: Floats = np.broadcast_to(assumed.noise, len(guess)) ** -2.0
+        values, self._vectors = np.linalg.eigh(groups.gram)
+        self._values = np.maximum(values, 0.0)  # (B, G, d)
+        self._moment = np.vecmat(groups.moment, self._vectors)  # Qᵀb
+        self._lambda, prior = self._choices(groups)
+        growth = np.log1p(self._values[:, :, None] / self._lambda[..., None]).sum(axis=3)  # log det(I + V/λ)
+        paid = growth - 2.0 * np.log(assumed.delta * prior)  # ρ², (B, G, J)
+        self._radius = assumed.radius_scale * self._noise(groups, paid)
+        self._radius += assumed.misspecification * np.sqrt(groups.weight)[..., None]
+        self._radius += self._rounding(groups, guess)[..., None] / np.sqrt(self._lambda)
+        # w‖a‖_{(V + λI)⁻¹} ≤ w‖a‖/√(λ_min(V) + λ) for every round of the group; an empty one can't be corrupted.
+        slope = groups.reach[:, :, None] / np.sqrt(self._values[:, :, :1] + self._lambda)
+        self._slope = np.where(slope > 0.0, slope, 1.0)
+        self._usable = self._lambda >= _LEAST * self._values[..., -1:]
+
+    def _choices(self, groups: Groups) -> tuple[Floats, Floats]:
+        """All λ (B, G, J), and the share of δ (G, J) that each may use."""
+        if self._assumed.regularization is not None:
+            shape = len(self._unit), len(groups.share), 1
+            return np.full(shape, self._assumed.regularization), groups.share[:, None]
+        usual = self._unit[:, None] * groups.length / self._values.shape[-1]  # V_g if all directions are alike
+        return usual[..., None] * 4.0**_GRID, groups.share[:, None] * _over_integers(_GRID)
+
+    def _noise(self, groups: Groups, paid: Floats) -> Floats:
+        """The part of ρ that is noise, (B, G, J), from ρ² for sub-Gaussian noise."""
+        rare = self._assumed.rare
+        if rare is None:
+            return np.sqrt(paid)
+        steps = rare.steps()
+        shared = paid + 2.0 * np.log(1.0 + len(steps))  # δ is shared between this and the steps m
+        least, root = np.sqrt(shared), np.sqrt(self._values[:, :, :1] + self._lambda)
+        longest = np.maximum(groups.reach / self._unit[:, None], TINY)
+        for step, gain in steps.items():
+            power = np.floor(np.log2(step / longest))[..., None]  # of the radius to which the mixture is cut off
+            room = 0.5 * 2.0**power * root / (gain * self._unit[:, None, None] * rare.width)
+            cut = _beyond(room**2, self._values.shape[-1])
+            radius = np.sqrt(shared - 2.0 * np.log(_over_integers(power)) - 2.0 * np.log1p(-np.minimum(cut, 0.5)))
+            fits = (radius <= room) & (cut <= 0.5)
+            least = np.where(fits, np.minimum(least, radius / gain), least)
+        return least
+
+    def _rounding(self, groups: Groups, guess: Floats) -> Floats:
+        """The most by which rounding changes ‖b_g − V_g μ*‖, (B, G)."""
+        largest, bound = self._values[..., -1], self._assumed.parameter_bound
+        if bound is None:
+            alone = norm(groups.moment) / np.maximum(largest, TINY) * (largest > 0.0)
+            longest = _UNKNOWN * (norm(guess) + alone.max(axis=1, initial=0.0))[:, None]
+        else:
+            longest = np.full((len(guess), 1), bound)
+        return _SUMS * (norm(groups.moment) + largest * longest)
+
+    def cones(self, parameter: Floats) -> Cones:
+        """The problem with the λ for each group that says most at μ (B, d)."""
+        rotated = np.vecmat(parameter[:, None], self._vectors)
+        squares = (self._moment - self._values * rotated) ** 2
+        scale = self._values[:, :, None] + self._lambda[..., None]  # (B, G, J, d)
+        norms = np.sqrt((squares[:, :, None] / scale).sum(axis=3))
+        says = np.where(self._usable, (norms - self._radius) / self._slope, -np.inf)
+        best = says.argmax(axis=2)[..., None]
+        heard = np.take_along_axis(self._usable, best, axis=2)  # a group of which no λ can be used says nothing
+        root = np.sqrt(self._values + np.take_along_axis(self._lambda, best, axis=2))
+        return Cones(
+            matrix=(heard * self._values / root)[..., None] * self._vectors.swapaxes(2, 3),
+            target=heard * self._moment / root,
+            radius=np.take_along_axis(self._radius, best, axis=2)[..., 0],
+            slope=np.take_along_axis(self._slope, best, axis=2)[..., 0],
+        )
+
+
+def _over_integers(index: Floats) -> Floats:
+    """A prior over all integers, which adds up to 1."""
+    return 2.0 / 3.0 / ((np.abs(index) + 1.0) * (np.abs(index) + 2.0))
+
+
+def _beyond(square: Floats, dim: int) -> Floats:
+    """A bound on the probability that χ² with so many degrees of freedom is above a number (Chernoff)."""
+    ratio = np.maximum(square / dim, 1.0)
+    return np.exp(-0.5 * dim * (ratio - 1.0 - np.log(ratio)))
+
+
+def _growth(step: float) -> float:
+    """2 (e^m − 1 − m)/m²: by how much the exponent of a Poisson variable exceeds that of a normal one, up to m."""
+    return float(2.0 * (np.expm1(step) - step) / step**2)
