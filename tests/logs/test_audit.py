@@ -88,7 +88,7 @@ def columns() -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def found(columns: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory) -> Audit:
     path = save(tmp_path_factory.mktemp("log") / "log.parquet", columns)
-    return audit(path, SETTINGS, source="source", time="at")
+    return audit(path, replace(SETTINGS, misspecification=0.0), source="source", time="at")
 
 
 @pytest.fixture(scope="module")
@@ -534,7 +534,7 @@ def test_the_page_tells_it_all(found: Audit) -> None:
     tree = Tree(page)
     text = tree.text()
     assert page == build(found)  # to the last byte
-    assert text.index("does not fit one linear model") < text.index(found.sentence) < text.index("Contents")
+    assert text.index("rewards were altered, if you are right") < text.index(found.sentence) < text.index("Contents")
     assert "a group of users who honestly differ" in text and "attribution, not proof" in text
     assert f"alarm after round {found.certificate.alarm:,}" in unescape(page)
     table = page[page.index("<table>") :]
@@ -694,7 +694,10 @@ def test_only_what_is_declared_or_clean_carries_a_confidence(tmp_path: Path) -> 
     assert told.origin == "reference" and told.sentence.startswith("In clean.parquet, which you say is clean")
     assert 0.0 < told.tolerance < 0.1 and f"--reference={clean}" in Tree(build(told)).text().replace("'", "")
     for found in (own, known, told):
-        assert found.certificate.lower_bound > 0.0 and found.certificate.suspect == "a2"
+        estimated = found is own  # which carries no confidence, and names nobody
+        assert found.certificate.lower_bound > 0.0 and found.certificate.estimated == estimated
+        assert found.certificate.suspect == (None if estimated else "a2")
+        assert ("95 % confidence" in found.sentence) == (not estimated)
     strict = audit(path, replace(settings, misspecification=1e-4), source="who")
     assert "more than the 0.0001 that was declared" in Tree(build(strict)).text()
 

@@ -289,7 +289,8 @@ th:first-child { position: sticky; left: 0; background: var(--paper); padding-le
 .verdicts li, .facts div { padding: .5rem 0; border-top: 1px solid var(--line); overflow-wrap: anywhere; }
 .verdicts p, .facts, .facts dd { margin: 0; } .evidence, .facts dt { color: var(--muted); }
 @media (max-width: 44rem) { .enlarge { display: inline-block; } .picture:has(:checked) img { max-width: none; }
-  .verdicts .badge { display: inline-block; margin-bottom: .4rem; } tbody th { max-width: 9rem; } }
+  .badge { white-space: normal; } .verdicts .badge { display: inline-block; margin-bottom: .4rem; }
+  tbody th { max-width: 9rem; } }
 @media (min-width: 44.01rem) { .verdicts li, .facts div { display: grid; gap: 1rem; align-items: start; }
   .verdicts li { grid-template-columns: 9rem 1fr; } .facts div { grid-template-columns: 14rem 1fr; } }
 @media screen and (min-width: 76rem) { header, main { grid-column: 2; } section:first-child { margin-top: 1.5rem; }

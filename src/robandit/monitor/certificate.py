@@ -54,6 +54,8 @@ class Certificate:
     """The one source without which all others agree, if blaming anybody else costs clearly more."""
     misspecification: float = 0.0
     """ζ: the bound assumes that honest means are linear in the features to within this."""
+    estimated: bool = False
+    """Whether ζ was estimated from the rewards on trial. The bound then carries no confidence, and names nobody."""
     parameter_bound: float | None = None
     """B: the bound assumes that ‖μ*‖ is at most this; None if it needs no such bound."""
     rests_on_bound: bool = False
@@ -75,9 +77,10 @@ class Certificate:
         amount = f"altered by {in_words(self.lower_bound)} or more in all"
         least = f", and at least {self.altered:,} of them were altered" if self.altered > 1 else ""
         outside = f" {self.beyond:,} of them were outside the range of honest rewards." if self.beyond else ""
+        then = "then" if self.estimated else f"then with {sure} confidence"
         return (
-            f"If honest rewards are {self._linear()} in the features, then with {sure} confidence these "
-            f"{self.rounds:,} rewards were {amount}{least}.{outside} {self._who()}"
+            f"If honest rewards are {self._linear()} in the features, {then} these {self.rounds:,} rewards were "
+            f"{amount}{least}.{outside} {self._who()}"
         )
 
     def _linear(self) -> str:

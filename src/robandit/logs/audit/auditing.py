@@ -148,6 +148,8 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
     linearity, tolerance, origin = _tolerance(settings, log, features, reference, columns)
     run = _Run(settings, log, features, tolerance)
     certificate = run.finish()
+    if origin == ESTIMATED:
+        certificate = replace(certificate, estimated=True, suspect=None)
     by_rounds = _by_rounds(settings, log, features, tolerance)
     return Audit(
         path=log.path,
