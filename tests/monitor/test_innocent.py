@@ -169,3 +169,23 @@ def test_rewards_beyond_the_bounds_of_the_policy_are_no_fraud() -> None:
     for _ in range(50):
         learner.monitor.observe(rng.uniform(0.5, 0.7, 2), float(rng.uniform(40.0, 50.0)))
     assert learner.monitor.certificate().lower_bound == 0.0
+
+
+def test_rewards_that_were_once_in_single_precision_are_within_their_range() -> None:
+    monitor = CorruptionMonitor(dim=1, reward_range=(0.0, 0.3))
+    for reward in (float(np.float32(0.3)), 0.1 + 0.2):
+        monitor.observe([1.0], reward)
+    assert monitor.certificate().lower_bound == 0.0 and monitor.certificate().beyond == 0
+    monitor.observe([1.0], 0.31)
+    assert monitor.certificate().beyond == 1
+
+
+@pytest.mark.parametrize("apart", [1e-6, 1e-5, 1e-4])
+def test_columns_that_are_nearly_the_same_prove_nothing_without_a_bound(apart: float) -> None:
+    rng = np.random.default_rng(1)
+    x, who = rng.uniform(-1, 1, 3000), rng.integers(0, 4, 3000)
+    y = x + apart * (rng.uniform(-1, 1, 3000) * (1 + who) / 2 + (who - 1.5) / 3)
+    rewards = 0.2 * (y - x) / apart + 0.002 * rng.choice([-1.0, 1.0], 3000)
+    monitor = CorruptionMonitor(dim=3, noise=0.002, sources=5)
+    monitor.observe_log(np.column_stack([x, y, np.ones(3000)]), rewards, source=who)
+    assert monitor.certificate().lower_bound == 0.0

@@ -55,7 +55,7 @@ class Certificate:
     misspecification: float = 0.0
     """ζ: the bound assumes that honest means are linear in the features to within this."""
     estimated: bool = False
-    """Whether ζ was estimated from the rewards on trial. The bound then carries no confidence, and names nobody."""
+    """Whether ζ was estimated from rewards. The bound then carries no confidence, and nobody is named."""
     parameter_bound: float | None = None
     """B: the bound assumes that ‖μ*‖ is at most this; None if it needs no such bound."""
     rests_on_bound: bool = False
@@ -90,7 +90,7 @@ class Certificate:
         if self.suspect is not None:
             return (
                 f"All sources but {self.suspect} agree with each other, and only without it. Whether {self.suspect} "
-                "lies or is honestly different, these data can't tell."
+                "lies, is honestly different, or is honest while all others lie alike, these data can't tell."
             )
         when = f" It is explained most cheaply by rounds from {self.since:,} on." if (self.since or 1) > 1 else ""
         return f"Fraud, drift and groups that honestly differ would all look like this; the data don't say which.{when}"

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import TINY, Floats, Index
+from robandit.arrays import TINY, Bools, Floats, Index
 
 _JITTER = 1e-14  # added to the diagonal of a matrix that is scaled to have ones there
 _ROUNDING = 1e-12  # amount by which a reported value is rounded down, relative to its summands
+_FAINT, _NOTHING = 1e-6, 1e-13  # eigenvalues of a gram with ones on its diagonal: too weak to use; none at all
 _BALANCINGS = 3  # how often Σ Aᵀu is taken away again; each time leaves the rounding of the one before
 
 
@@ -66,6 +67,19 @@ class Cones(NamedTuple):
         """v with Σ Aᵀv = Σ Aᵀu and about the least max κ‖v‖, (P, G, d)."""
         pulled = solve(square, np.vecmat(multipliers, self.matrix).sum(axis=1))
         return even[..., None] * np.matvec(self.matrix, pulled[:, None])
+
+
+def has_faint(gram: Floats) -> Bools:
+    """Whether some direction has hardly any features, but not none, for each of P sums V (P, d, d).
+
+    A μ that is huge in such a direction explains much, and rounding hides it. Without a bound on μ nothing can be
+    proved then. A direction that has none at all (two columns that are the same) does no harm. Columns that differ by
+    less than 3·10⁻⁷ of their size look the same here; `audit`, which has the rows, tells them apart.
+    """
+    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), TINY))
+    values = np.linalg.eigvalsh(gram * scale[:, :, None] * scale[:, None])
+    faint: Bools = np.logical_or.reduce((values > _NOTHING) & (values < _FAINT), axis=1)
+    return faint
 
 
 def solve(matrix: Floats, right: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robandit.arrays import TINY, Bools, Floats
-from robandit.monitor.cones import Cones, norm, solve
+from robandit.monitor.cones import Cones, has_faint, norm, solve
 from robandit.monitor.groups import Groups
 from robandit.monitor.radii import Assumptions, Spectra
 
@@ -52,6 +52,8 @@ def lower_bound(
     nothing = np.zeros((batch, number))
     best = Bound(np.zeros(batch), guess.copy(), nothing.copy(), nothing)
     enough = np.broadcast_to(np.asarray(least, dtype=float), batch)
+    if assumed.parameter_bound is None:
+        enough = np.where(has_faint(groups.gram.sum(axis=1)), np.inf, enough)
     for gap in _GAPS:  # roughly at first: the λ that say most at one minimum say more than those of the guess
         cones = spectra.cones(guess)
         left = np.flatnonzero(cones.terms(guess).sum(axis=1) > enough)  # no other λ say more there, so none can

@@ -34,6 +34,7 @@ from robandit.monitor.sources import Sources
 
 _STATE_FORMAT = 2
 _LARGEST = 1e25  # the largest number, and its inverse the least σ: fourth powers must not overflow
+_SINGLE = 1e-6  # relative rounding of rewards that were once kept in single precision, and then some
 _COUNTERS = ("certain", "beyond", "by_time", "by_label", "freely", "alarm", "since")  # arrays (B,) of the state
 
 
@@ -221,6 +222,7 @@ class CorruptionMonitor(Configured):
             return rewards
         inside = np.clip(rewards, *self.reward_range)
         beyond = np.abs(rewards - inside) * (weights > 0.0)
+        beyond[beyond <= _SINGLE * np.abs(rewards)] = 0.0
         total = beyond if isinstance(rows, slice) else beyond.sum()
         number = (beyond > 0.0) if isinstance(rows, slice) else np.count_nonzero(beyond)
         self._certain[rows] += total

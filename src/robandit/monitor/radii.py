@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class Spectra:
             shape = len(self._unit), len(groups.share), 1
             return np.full(shape, self._assumed.regularization), groups.share[:, None]
         usual = self._unit[:, None] * groups.length / self._values.shape[-1]  # V_g if all directions are alike
-        return usual[..., None] * 4.0**_GRID, groups.share[:, None] * _over_integers(_GRID)
+        return usual[..., None] * 4.0**_GRID, groups.share[:, None] * over_integers(_GRID)
 
     def _noise(self, groups: Groups, paid: Floats) -> Floats:
         """The part of ρ that is noise, (B, G, J), from ρ² for sub-Gaussian noise."""
@@ -106,7 +106,7 @@ class Spectra:
             power = np.floor(np.log2(step / longest))[..., None]  # of the radius to which the mixture is cut off
             room = 0.5 * 2.0**power * root / (gain * self._unit[:, None, None] * rare.width)
             cut = _beyond(room**2, self._values.shape[-1])
-            radius = np.sqrt(shared - 2.0 * np.log(_over_integers(power)) - 2.0 * np.log1p(-np.minimum(cut, 0.5)))
+            radius = np.sqrt(shared - 2.0 * np.log(over_integers(power)) - 2.0 * np.log1p(-np.minimum(cut, 0.5)))
             fits = (radius <= room) & (cut <= 0.5)
             least = np.where(fits, np.minimum(least, radius / gain), least)
         return least
@@ -139,7 +139,7 @@ class Spectra:
         )
 
 
-def _over_integers(index: Floats) -> Floats:
+def over_integers(index: Any) -> Any:
     """A prior over all integers, which adds up to 1."""
     return 2.0 / 3.0 / ((np.abs(index) + 1.0) * (np.abs(index) + 2.0))
 

@@ -10,13 +10,14 @@ the rounds themselves. What is reported is the value of a feasible point of the 
 
 from __future__ import annotations
 
-from math import erfc, exp, log, pi, sqrt
+from math import ceil, erfc, exp, log, log2, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from robandit.arrays import TINY, Bools, Floats
-from robandit.monitor.cones import solve
+from robandit.monitor.cones import has_faint, solve
+from robandit.monitor.radii import over_integers
 
 _TOLERANCES = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)  # k
 _RATES = (0.5, 1.0, 1.5, 2.0, 3.0)  # θ, in units of 1/s
@@ -53,6 +54,8 @@ def prove_by_rounds(rounds: Rounds, delta: float, radius_scale: float = 1.0) -> 
     """A lower bound on Σ|c_t|, wrong with probability at most δ, and the μ that explains the rounds most cheaply."""
     square = rounds.actions.T @ rounds.actions
     guess = solve(square[None], (rounds.rewards @ rounds.actions)[None])[0]
+    if has_faint(square[None])[0]:
+        return 0.0, guess
     guess = _descend(rounds, guess, _TOLERANCES[0], square)  # away from the lies, whatever k will be
     choices = []
     for tolerance in _TOLERANCES:
@@ -75,11 +78,15 @@ def honest_excess(noise: Floats, tolerance: float, delta: float) -> float:
     if len(sizes) > _SIZES:  # rounded up, to a grid that is 2 % wide
         powers, counts = np.unique(np.ceil(np.log(noise) / 0.02), return_counts=True)
         sizes = np.exp(0.02 * powers)
+    largest, price = float(sizes.max(initial=TINY)), log(len(_RATES) / delta)
+    if len(sizes) > 1:  # then it may depend on the past: one of the powers of 2, with a prior
+        power = ceil(log2(largest))
+        largest, price = 2.0**power, price - log(over_integers(power))
     found = []
     for rate in _RATES:
-        theta = rate / float(sizes.max(initial=TINY))
+        theta = rate / largest
         growth = np.array([log(_moment(theta * size, tolerance)) for size in sizes.tolist()])
-        found.append((float(growth @ counts) + log(len(_RATES) / delta)) / theta)
+        found.append((float(growth @ counts) + price) / theta)
     return min(found)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from robandit.errors import ConfigError
 from robandit.features import Features
+from robandit.logs.audit.collinear import check_independent
 from robandit.logs.audit.feedback import Columns
 from robandit.logs.audit.linearity import LEAST, Linearity, measure
 from robandit.logs.audit.settings import ALONE, AuditSettings
@@ -107,7 +108,8 @@ class Audit:
     def _assumed(self) -> str:
         if self.origin == REFERENCE:
             name = self.reference.name if self.reference else ""
-            return f"In {name}, which you say is clean, a linear model is off by {in_words(self.tolerance)} at most."
+            off = in_words(self.tolerance)
+            return f"In {name}, which you say is clean, a linear model is off by up to {off} on average over many rows."
         seen = "There are too few rows to see how linear rewards are."
         if self.linearity is not None:
             seen = f"On rows that it was not fitted to, a linear model is off by up to {in_words(self.linearity.off)}."
@@ -145,10 +147,15 @@ def audit(
 
 def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, columns: dict[str, str | None]) -> Audit:
     features = log.features()
+    if settings.parameter_bound is None:
+        given = log.columns.features
+        columns_of = [f"{given[0]}[{i}]" for i in range(log.rounds.dim)] if log.columns.listed else [*given]
+        names = [*columns_of, "(the constant)"][: features.dim]
+        check_independent((features(piece.features) for piece in log.rounds.pieces(log.learned)), names)
     linearity, tolerance, origin = _tolerance(settings, log, features, reference, columns)
     run = _Run(settings, log, features, tolerance)
     certificate = run.finish()
-    if origin == ESTIMATED:
+    if origin != DECLARED:  # averages, which bound no single mean: docs/monitor.md
         certificate = replace(certificate, estimated=True, suspect=None)
     by_rounds = _by_rounds(settings, log, features, tolerance)
     return Audit(
