@@ -71,7 +71,7 @@ GRID = tuple(4.0**-j for j in range(9))
 """The radius scales to try. The grid is coarser than that of `robandit paper tune` and reaches further down, because
 some rivals have wider radii in theory than the paper."""
 SLOW = {"Multi-level weighted OFUL": GRID[:6]}
-"""Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 100 times the cost."""
+"""Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 20 times the cost."""
 
 
 def attacks(rounds: int, names: Collection[str] = tuple(ATTACKS)) -> list[dict[str, Any]]:
