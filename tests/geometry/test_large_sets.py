@@ -150,3 +150,20 @@ def test_a_batch_is_its_trials_on_a_large_set_too() -> None:
         batch.update(together, rewards)
         for policy, decision, reward in zip(alone, single, rewards.tolist(), strict=True):
             policy.update(decision, reward)
+
+
+def test_a_large_set_that_was_made_writeable_again_is_looked_at_again() -> None:
+    rng = np.random.default_rng(10)
+    policy, fresh = (robandit.OFUL(dim=10, noise_range=0.5, seed=3) for _ in range(2))
+    actions = rng.uniform(-1, 1, (450, 10)) / 10**0.5
+    actions.flags.writeable = False
+    for _ in range(3):
+        policy.update(policy.choose(actions), 0.1)
+        fresh.update(fresh.choose(actions.copy()), 0.1)
+    actions.flags.writeable = True
+    actions *= -0.5
+    decision, other = policy.choose(actions), fresh.choose(actions.copy())
+    assert (decision.index, decision.value) == (other.index, other.value)
+    actions *= 9.0
+    with pytest.raises(ValueError, match="actions must have norm"):
+        policy.choose(actions)

@@ -79,9 +79,13 @@ def _audit_knowledge(parser: ArgumentParser) -> None:
     what.add_argument("--noise", metavar="S", type=float, help=about)
     about = "No honest reward is higher than this on average, whatever the action: a cap, not the average rate. For "
     what.add_argument("--highest-mean", metavar="P", type=float, help=f"{about}rare clicks it proves up to twice more.")
-    about = "Honest rewards are linear in the features to within Z on average (default: estimated, without confidence)."
+    about = (
+        "The means of honest rewards are linear in the features to within Z (default: estimated, without confidence)."
+    )
     what.add_argument("--misspecification", metavar="Z", type=float, help=about)
-    about = "Take Z from this log, which is known to be clean and has the same columns."
+    about = (
+        "Take Z from this log, which is known to be clean and has the same columns. It carries no confidence, either."
+    )
     what.add_argument("--reference", metavar="LOG", type=Path, help=about)
     about = "Don't add a constant to the features: honest rewards are 0 on average where all features are."
     what.add_argument("--no-intercept", dest="intercept", action="store_false", help=about)

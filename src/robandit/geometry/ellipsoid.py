@@ -118,11 +118,7 @@ class Ellipsoid:
             return best_of_many(directions, self.center, self.root, self.radius, TIE, known)
         if len(directions) == 1:
             return self._best_of_one(directions[0])
-        values, half_widths = self._heights(directions)
-        index = values.argmax(axis=1)
-        at = count_to(len(values)), index
-        best = values[at]
-        ties = values >= (best - TIE * (half_widths[at] + np.abs(best)))[:, None]
+        index, best, ties = leading(*self._heights(directions))
         return index, best, None if np.count_nonzero(ties) == len(index) else ties
 
     def _best_of_one(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
@@ -183,6 +179,14 @@ class Ellipsoid:
         x = maximise_in_ball(np.swapaxes(axes, -1, -2) @ axes, np.vecmat(self.center, axes))
         points = (self.center + np.matvec(axes, x))[..., None, :]
         return Support(np.linalg.norm(points, axis=-1), points)
+
+
+def leading(values: Floats, half_widths: Floats) -> tuple[Index, Floats, Bools]:
+    """The place of the largest of K support values, (B,), that value, and which equal it up to rounding, (B, K)."""
+    index = values.argmax(axis=1)
+    at = count_to(len(values)), index
+    best = values[at]
+    return index, best, values >= (best - TIE * (half_widths[at] + np.abs(best)))[:, None]
 
 
 def _finite(name: str, value: ArrayLike) -> Floats:

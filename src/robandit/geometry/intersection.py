@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robandit.arrays import Bools, Floats, count_to
-from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support
+from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support, leading
 from robandit.geometry.frame import Frame
 from robandit.geometry.secular import Blend
 
@@ -83,8 +83,8 @@ class Intersection:
         """
         pairs, batch = self._batch(), directions.reshape(-1, *directions.shape[-2:])
         heights, widths = pairs.first._heights(batch)
-        mask, best = _leading(heights, widths)
-        chosen = batch[count_to(len(batch)), mask.argmax(axis=1)]
+        index, best, mask = leading(heights, widths)
+        chosen = batch[count_to(len(batch)), index]
         settled = _contains(pairs.second, _tips(pairs.first, chosen))
         if np.count_nonzero(mask) > len(mask):
             settled &= ~_several(mask, batch, chosen)
@@ -147,13 +147,6 @@ def _contains(body: Ellipsoid, points: Floats) -> Bools:
         return body._distance(points[:, None, :])[:, 0] <= 1.0
     offsets = points - body.center
     return np.vecdot(np.matvec(body._precision, offsets), offsets) <= body.radius * body.radius
-
-
-def _leading(values: Floats, half_widths: Floats) -> tuple[Bools, Floats]:
-    """Which support values (B, K) are the largest up to rounding, and the largest, (B,)."""
-    at = count_to(len(values)), values.argmax(axis=1)
-    best = values[at]
-    return values >= (best - TIE * (half_widths[at] + np.abs(best)))[:, None], best
 
 
 def _reaches(values: Floats, best: Floats, slack: Floats) -> Bools:

@@ -105,7 +105,8 @@ class SetReader:
         """The same for a set that may be the last one again."""
         constant = array.base is None and not array.flags.writeable
         mark = array.shape, array.item(0) if array.size else None
-        if mark == self._mark and self._known is not None and np.array_equal(array, self._known):
+        known = None if array is self._known else self._known  # itself, if somebody has made it writeable again
+        if mark == self._mark and known is not None and np.array_equal(array, known):
             return self._read
         offered = self._checked(array)
         if mark == self._mark and not constant:

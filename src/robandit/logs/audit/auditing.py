@@ -148,9 +148,7 @@ def audit(
 def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, columns: dict[str, str | None]) -> Audit:
     features = log.features()
     if settings.parameter_bound is None:
-        given = log.columns.features
-        columns_of = [f"{given[0]}[{i}]" for i in range(log.rounds.dim)] if log.columns.listed else [*given]
-        names = [*columns_of, "(the constant)"][: features.dim]
+        names = log.columns.feature_names(log.rounds.dim) + ["(the constant)"] * features.intercept
         check_independent((features(piece.features) for piece in log.rounds.pieces(log.learned)), names)
     linearity, tolerance, origin = _tolerance(settings, log, features, reference, columns)
     run = _Run(settings, log, features, tolerance)

@@ -57,6 +57,10 @@ class Columns:
         others = (self.reward, self.sigma, self.source, self.time)
         return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
 
+    def feature_names(self, dim: int) -> list[str]:
+        """What each of so many features is called."""
+        return [f"{self.features[0]}[{i}]" for i in range(dim)] if self.listed else list(self.features)
+
 
 def find_columns(log: LogTable, features: str | None = None, **roles: str | None) -> Columns:
     """The columns that options name; without ``features``, those whose names look like features."""

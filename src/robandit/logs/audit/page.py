@@ -66,7 +66,7 @@ def _badge(found: Audit) -> str:
         return _NOTHING
     if found.certificate.rests_on_bound:
         return "contradicts your parameter bound"
-    return "does not fit one linear model" if found.origin == ESTIMATED else "rewards were altered, if you are right"
+    return "does not fit one linear model" if found.certificate.estimated else "rewards were altered, if you are right"
 
 
 def _meaning(found: Audit) -> str:
