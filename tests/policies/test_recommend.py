@@ -21,7 +21,7 @@ def test_the_evidence_is_a_whole_arena() -> None:
     held = json.loads(files("robandit.policies").joinpath("evidence.json").read_text(encoding="utf-8"))
     assert set(held["worlds"]) == set(ENVIRONMENTS)
     assert held["attacks"] == len(robandit.attacks.ATTACKS) - 1
-    assert held["trials"] >= 50
+    assert held["trials"] >= 200
     for world in ENVIRONMENTS:
         assert {row["label"] for row in rows(world)} == set(CONTENDERS)
         means = [row["attacked"][0] for row in rows(world)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The settings.
 
-SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 50, "seed": 1}
+SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 200, "seed": 1}
 TUNE_TRIALS, CHECKPOINTS = 16, 10
 LEVELS = (25.0, 100.0)
 """The budgets of every attack, in C_sup for a weak attack and in C_play for a strong one."""
