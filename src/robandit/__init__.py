@@ -4,6 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from robandit.features import Features
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Polytope
@@ -33,6 +34,7 @@ from robandit.policies import (
     WeightedOFUL,
 )
 from robandit.policies.recommend import Recommendation, recommend
+from robandit.rewards import Rewards
 
 __version__ = "0.1.0"
 
@@ -48,6 +50,7 @@ __all__ = [
     "Decision",
     "Ellipsoid",
     "Exp3P",
+    "Features",
     "GAdaOFUL",
     "Greedy",
     "GuaranteeLapsed",
@@ -57,6 +60,7 @@ __all__ = [
     "Policy",
     "Polytope",
     "Recommendation",
+    "Rewards",
     "RobustBandit",
     "RobustLinTS",
     "RobustWeightedOFUL",

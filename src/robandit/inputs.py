@@ -84,6 +84,8 @@ def read_corruption(value: object, batch: int, single: bool) -> float | tuple[fl
 
 def read_round(value: object) -> int:
     """Read the number of a round."""
+    if type(value) is int and 0 <= value < 2**62:
+        return value  # the common case, made fast
     number = integer("round", value, least=0)
     if number >= 2**62:
         raise ValueError(f"round must be below 2**62, got {number}")

@@ -463,7 +463,7 @@ def test_progress(rounds: int) -> None:
 class Idle(Greedy):
     """Plays the first action and learns nothing: what is left is the loop, and less to wait for."""
 
-    def choose(self, actions: Any, sigma: Any = None, *, propensity: bool = False) -> Decision:
+    def choose(self, actions: Any, sigma: Any = None, *, source: Any = None, propensity: bool = False) -> Decision:
         return Decision(round=1, action=actions[:, 0], index=np.zeros(len(actions), np.intp), sigma=sigma)
 
     def update(self, decision: Decision, reward: Any, sigma: Any = None, mask: Any = None) -> None:

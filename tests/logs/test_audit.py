@@ -28,7 +28,7 @@ from test_html import BROWSER, HARNESS, Tree, browse, pictures  # noqa: E402
 
 from robandit import CorruptionMonitor, cli  # noqa: E402
 from robandit.errors import ConfigError  # noqa: E402
-from robandit.features import Features  # noqa: E402
+from robandit.features.scaling import Scaling  # noqa: E402
 from robandit.logs.audit import Audit, AuditSettings, audit  # noqa: E402
 from robandit.logs.audit.cells import LARGEST, floats, moments, number, texts  # noqa: E402
 from robandit.logs.audit.page import build, drawable  # noqa: E402
@@ -142,7 +142,7 @@ def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]
     settings: dict[str, Any] = {"misspecification": found.tolerance, "delta": 0.04}
     monitor = CorruptionMonitor(dim=DIM + 1, noise=NOISE, sources=100, **settings)
     rows = np.column_stack([columns[f"x{place}"] for place in range(DIM)])
-    actions, labels = Features.learn(rows[:LEARNED])(rows[LEARNED:]), np.array(columns["source"])[LEARNED:]
+    actions, labels = Scaling.learn(rows[:LEARNED])(rows[LEARNED:]), np.array(columns["source"])[LEARNED:]
     rewards, done = np.array(columns["reward"])[LEARNED:], 0
     for look in found.looks:
         part = slice(done, look.round)

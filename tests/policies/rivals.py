@@ -57,6 +57,7 @@ class SlowCWOFUL(WidthWeighted):
 
     horizon: int
     corruption: float | None
+    threshold: float | None = None
 
     def base(self) -> float:
         """R sqrt(d) + sqrt(lambda) B."""
@@ -70,6 +71,8 @@ class SlowCWOFUL(WidthWeighted):
     def weight(self, action: Array) -> float:
         """min{1, alpha / width}, alpha = (R sqrt(d) + sqrt(lambda) B) / C."""
         known, wide = self.reward_corruption(), width(self.whole.Sigma, action)
+        if self.threshold is not None:
+            return min(1.0, self.threshold / wide)
         return 1.0 if known * wide == 0 else min(1.0, self.base() / known / wide)
 
     def sigma_bar(self, action: Array, sigma: float) -> float:

@@ -52,6 +52,7 @@ ONE_ELLIPSOID: dict[str, tuple[str, dict[str, Any]]] = {
     "CW clean": ("CWOFUL", {"corruption": 0.0, "radius_scale": 0.05}),
     "CW unknown": ("CWOFUL", {"corruption": None, "radius_scale": 0.1, "parameter_bound": 2.0}),
     "CW unknown, theory": ("CWOFUL", {"corruption": None, "delta": 0.2, "action_bound": 1.5}),
+    "CW with a threshold": ("CWOFUL", {"corruption": None, "threshold": 0.2, "radius": 0.6}),
     "CW scaled": ("CWOFUL", {"corruption": 5.0, "radius_scale": 0.02, "regularization": 0.3, "action_bound": 0.8}),
     "CW fixed": ("CWOFUL", {"corruption": 100.0, "radius": 0.7, "radius_scale": 3.0}),
     "VA known": ("VarianceAwareCWOFUL", {"corruption": 20.0}),

@@ -27,7 +27,7 @@ from robandit.monitor.attribution import find_suspect
 from robandit.monitor.blocks import Blocks, Partition
 from robandit.monitor.certificate import TRACE, Certificate, Group, list_groups
 from robandit.monitor.contradiction import lower_bound
-from robandit.monitor.declared import read_cap, read_noise, read_range, usual_noise
+from robandit.monitor.declared import rare_events, read_declared, read_noise
 from robandit.monitor.groups import Groups
 from robandit.monitor.radii import Assumptions
 from robandit.monitor.sources import Sources
@@ -93,11 +93,12 @@ class CorruptionMonitor(Configured):
         self.delta = probability("delta", self.delta)
         if self.regularization is not None:
             self.regularization = positive("regularization", self.regularization)
-        if self.reward_range is not None:
-            self.reward_range = read_range(self.reward_range)
+        declared = read_declared(self.reward_range, self.highest_mean, self.noise)
+        if declared is not None:
+            self.reward_range = declared.low, declared.high
         self._single, self._batch = self.trials is None, integer("trials", 1 if self.trials is None else self.trials, 1)
-        self._rare = read_cap(self.highest_mean, self.reward_range, self.noise)
-        given = usual_noise(self.reward_range, self._rare) if self.noise is None else self.noise
+        self._rare = rare_events(declared)
+        given = declared.noise if declared is not None and self.noise is None else self.noise
         scale = read_noise(given, self._batch, self._single)
         self.noise = scale if self.noise is not None else None
         self._scale = scale

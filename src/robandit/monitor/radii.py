@@ -12,6 +12,7 @@ import numpy as np
 from robandit.arrays import TINY, Floats
 from robandit.monitor.cones import Cones, norm
 from robandit.monitor.groups import Groups
+from robandit.rewards import sub_gaussian
 
 _GRID = np.arange(-8.0, 9.0)  # powers of 4 by which the usual size of λ is multiplied
 _SUMS = 1e-12  # relative error that sums over many rounds may have
@@ -30,15 +31,8 @@ class RareEvents(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The sub-Gaussian scale: W √((1 − 2p)/(2 log((1 − p)/p))), and W/2 from p = ½ on (Kearns and Saul 1998).
-
-        >>> [round(RareEvents(1.0, p).scale, 3) for p in (0.01, 0.05, 0.2, 0.5, 1.0)]
-        [0.327, 0.391, 0.465, 0.5, 0.5]
-        """
-        if self.share >= 0.499:  # where the formula is 0/0
-            return 0.5 * self.width
-        odds = np.log((1.0 - self.share) / self.share)
-        return float(self.width * np.sqrt((1.0 - 2.0 * self.share) / (2.0 * odds)))
+        """The sub-Gaussian scale of the noise."""
+        return sub_gaussian(self.width, self.share)
 
     def steps(self) -> dict[float, float]:
         """For each exponent m that is worth it, by what factor the scale is smaller up to there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
@@ -17,30 +17,14 @@ from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Optimum, Region, optimise
 from robandit.geometry.ridge import Ridge
-from robandit.inputs import (
-    as_floats,
-    overwrite,
-    read_corruption,
-    read_logged_rewards,
-    read_mask,
-    read_rewards,
-    read_round,
-    read_seed,
-    read_trials,
-)
-from robandit.policies.decision import (
-    Actions,
-    Decision,
-    RoundCounter,
-    Search,
-    SetReader,
-    read_action,
-    read_level,
-    read_sigma,
-)
+from robandit.inputs import overwrite, read_corruption, read_round, read_seed, read_trials
+from robandit.policies.decision import Actions, Decision, RoundCounter, Search
 from robandit.policies.parts import Statistics, one_of, split_ties
 from robandit.policies.radius import Setting
-from robandit.policies.settings import MEANINGS, SETTINGS
+from robandit.policies.reader import CallReader
+from robandit.policies.saved import pack, unpack
+from robandit.policies.settings import MEANINGS, read_settings
+from robandit.policies.sources import Labels, Sources, SourceSlots
 from robandit.streams import POLICY, RoundStream
 
 if TYPE_CHECKING:
@@ -53,7 +37,6 @@ else:
 E = TypeVar("E", Ellipsoid, Intersection)
 
 _LEVEL, _TIE, _EXPLORE, _UNIFORM = range(4)  # what each of a round's four draws decides
-_STATE_FORMAT = 1
 
 
 @dataclass(kw_only=True, eq=False)
@@ -64,7 +47,8 @@ class Policy(Configured, ABC, Generic[S]):
     one. ``self.stats`` is what `start` returned: all that it learns must be there, written to in place, to be part of
     `state`. Other attributes are set in `start` and never again. `choose` calls `draw_level`, then `search`, which asks
     for `confidence`; `update` calls `weights`, then `learn`, and ``t`` grows by one. A policy with levels overrides
-    `levels`, `draw_level`, `estimate` and `chances` as well.
+    `levels`, `draw_level`, `estimate` and `chances` as well. One that tells sources apart sets `slots` in `start`,
+    which become part of the state, and overrides `learn_from`.
 
     Shapes: B trials (``batch``, of which ``rows`` are the places), K actions, d features. ``lam`` is λ, ``reach`` the
     largest size of a clean reward, ``t`` the number of updates so far plus one, (B,). A setting that is not in
@@ -96,9 +80,17 @@ class Policy(Configured, ABC, Generic[S]):
         self.no_level: Ints = constant(np.zeros(self.batch, dtype=np.int64))  # the level of a policy that has none
         self._not_explored: Bools = constant(np.zeros(self.batch, dtype=bool))
         self._clock = RoundCounter()
-        self._read_actions = SetReader(self.dim, self.batch, self._single, self.action_bound)
         self._updates: Ints = np.zeros(self.batch, dtype=np.int64)
+        self.slots = SourceSlots(0, self.batch)  # `start` may ask for some
         self.stats: S = self.start()
+        self._read = CallReader(
+            dim=self.dim,
+            batch=self.batch,
+            single=self._single,
+            bound=self.action_bound,
+            noise_range=self.noise_range,
+            levels=self.levels,
+        )
         self._made = True
 
     _made = False
@@ -117,12 +109,9 @@ class Policy(Configured, ABC, Generic[S]):
         self._single, self.batch = self.trials is None, len(self._numbers)
         # Arrays over the trials as a decision shows them: as they are, or a single trial's as plain values.
         self._shown: Any = np.ndarray.item if self._single else np.asarray
-        for item in fields(self):
-            rule, value = SETTINGS.get(item.name), getattr(self, item.name)
-            if rule is not None and not (rule.optional and value is None):
-                setattr(self, item.name, rule.read(item.name, value))
-            elif item.name == "corruption" and value is not None:
-                setattr(self, item.name, read_corruption(value, self.batch, self._single))
+        read_settings(self)
+        if getattr(self, "corruption", None) is not None:
+            self.corruption: Any = read_corruption(self.corruption, self.batch, self._single)
         if self.regularization is None:
             self.regularization = 1.0 / self.parameter_bound**2
         self.lam: float = self.regularization  # λ
@@ -141,6 +130,10 @@ class Policy(Configured, ABC, Generic[S]):
     @abstractmethod
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         """Learn one checked reward per trial, (B,). A weight of 0 means that the trial has no reward."""
+
+    def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
+        """The same for a policy that tells sources apart; any other ignores the labels (B,)."""
+        self.learn(actions, rewards, weights, level)
 
     def weights(self, sigma: Floats) -> Floats:
         """The weight of an observation whose noise has standard deviation σ, (B,)."""
@@ -221,23 +214,23 @@ class Policy(Configured, ABC, Generic[S]):
         """The number of the last round that was decided."""
         return self._clock.round
 
-    def choose(self, actions: Actions, sigma: ArrayLike | None = None, *, propensity: bool = False) -> Decision:
+    def choose(
+        self, actions: Actions, sigma: ArrayLike | None = None, *, source: Sources = None, propensity: bool = False
+    ) -> Decision:
         """Choose an action. ``actions`` is an array (K, d), in a batch also (B, K, d), or an infinite set.
 
         ``sigma`` bounds the standard deviation of the rewards: one number or, per action, (K,); in a batch one number,
-        (B,) per trial, or (B, K). Left out, it is ``noise_range``, which bounds it always.
+        (B,) per trial, or (B, K); ``noise_range`` by default. ``source`` labels the traffic: text or integer, or (B,).
         """
-        offered = self._read_actions(actions)
-        spread = self._read_sigma(sigma, offered)
-        if self.exploration > 0.0 and not isinstance(offered, np.ndarray):
-            raise ValueError("exploration needs a finite decision set; make the policy with exploration=0")
+        offered, shown = self._read.actions(actions), self._shown
+        spread = self._read.sigma(sigma, offered)
+        labels = None if source is None else self._read.source(source)
         level = self.draw_level(self._draw(_LEVEL)) if self.levels else self.no_level
         search = self.search(offered, level)
         index, explored = self._pick(offered, search.optimum)
         action = self._at(offered, index) if isinstance(offered, np.ndarray) else search.optimum.points
         chances = self._at(self._propensities(offered, search), index) if propensity else None
         self._clock.round += 1
-        shown = self._shown
         return Decision(
             round=self._clock.round,
             action=self.unbatched(action),
@@ -245,6 +238,7 @@ class Policy(Configured, ABC, Generic[S]):
             sigma=shown(self._at(spread, index) if spread.ndim == 2 else spread.copy()),
             value=shown(search.optimum.values),
             level=shown(level if search.level is None else search.level),
+            source=None if labels is None else shown(labels),
             explored=shown(explored),
             certified=shown(search.optimum.certified),
             propensity=None if chances is None else shown(chances),
@@ -266,17 +260,9 @@ class Policy(Configured, ABC, Generic[S]):
         """
         if not isinstance(decision, Decision):
             raise TypeError(f"update needs the Decision that choose gave, and then its reward; got {decision!r:.60}")
-        keep = None if mask is None else read_mask(mask, self.batch)
-        rewards = read_rewards(reward, keep, batch=self.batch, single=self._single)
-        known = decision.sigma if sigma is None else sigma
-        if keep is not None and known is not None:
-            known = np.where(keep, as_floats("sigma", known), self.noise_range)  # unknown where there is no reward
-        spread = self._read_sigma(known, None)
+        feedback = self._read.feedback(decision, reward, sigma, mask)
         round_ = read_round(decision.round)
-        action = read_action(
-            decision.action, dim=self.dim, batch=self.batch, single=self._single, bound=self.action_bound
-        )
-        self._fold(action, rewards, spread, self._read_level(decision.level), keep)
+        self._fold(*feedback)
         self._clock.round = max(self._clock.round, round_)
 
     def skip_to(self, number: int) -> None:
@@ -288,52 +274,40 @@ class Policy(Configured, ABC, Generic[S]):
         return float(self.weights(np.array([sigma]))[0])
 
     def warm_start(
-        self, actions: ArrayLike, rewards: ArrayLike, sigma: ArrayLike | None = None, level: ArrayLike | None = None
+        self,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        sigma: ArrayLike | None = None,
+        level: ArrayLike | None = None,
+        source: Any = None,
     ) -> None:
         """Learn from logged rounds: actions (n, d), rewards (n,), in a batch with a leading axis of trials.
 
-        Each counts as a round. ``level``, if it was logged, is (n,) or (B, n); otherwise levels are drawn.
+        Each counts as a round. ``level``, if it was logged, is (n,) or (B, n); otherwise levels are drawn. ``source``
+        is one label for all rounds, (n,) or (B, n).
         """
-        played = self._read_actions(actions)
-        if not isinstance(played, np.ndarray):
-            raise ValueError("a warm start needs the logged actions as an array")
-        shape = self.batch, played.shape[1]
-        returns = read_logged_rewards(rewards, shape, single=self._single)
-        spread = self._read_sigma(sigma, played)
-        spread = np.broadcast_to(spread if spread.ndim == 2 else spread[:, None], shape)
-        self.weights(spread.ravel())  # refuses a σ that it can't weigh by before anything is learnt
-        levels = self._logged_levels(level, shape)
-        for i, column in enumerate(returns.T):
-            self._fold(played[:, i], column, spread[:, i], levels[i], None)
-        self._clock.round += shape[1]
+        logged = self._read.log(actions, rewards, sigma, level, source, self._logged_level)
+        self.weights(np.concatenate([sigma for _, _, sigma, *_ in logged]))  # refuses what it can't weigh by
+        for feedback in logged:
+            self._fold(*feedback)
+        self._clock.round += len(logged)
 
     def propensities(self, actions: Actions) -> Floats:
         """The probability with which the next `choose` plays each of ``actions``: (K,), in a batch (B, K).
 
         It is exact unless the policy says otherwise.
         """
-        return self.unbatched(self._propensities(self._read_actions(actions)))
+        return self.unbatched(self._propensities(self._read.actions(actions)))
 
     def state(self) -> dict[str, Any]:
         """Everything that the policy has learnt, as plain data: JSON values and, under ``arrays``, NumPy arrays."""
-        return {
-            "format": _STATE_FORMAT,
-            "policy": type(self).__name__,
-            "config": {item.name: getattr(self, item.name) for item in fields(self)},
-            "round": self._clock.round,
-            "arrays": {name: array.copy() for name, array in self._arrays().items()},
-        }
+        return pack(self, self._clock.round, self._arrays())
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """The policy that `state` was taken from; it continues bit for bit."""
-        if (state.get("format"), state.get("policy")) != (_STATE_FORMAT, cls.__name__):
-            raise ValueError(
-                f"this is not a state of {cls.__name__} in format {_STATE_FORMAT}, "
-                f"but of {state.get('policy')} in format {state.get('format')}"
-            )
         try:
-            policy = cls(**state["config"])
+            policy = unpack(cls, state)
             policy._clock.round = read_round(state["round"])
             overwrite(policy._arrays(), state["arrays"])
         except (KeyError, TypeError) as error:
@@ -345,30 +319,17 @@ class Policy(Configured, ABC, Generic[S]):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"updates": self._updates, **self.stats.arrays()}
 
-    def _read_sigma(self, sigma: ArrayLike | None, offered: Floats | Region | None) -> Floats:
-        count = offered.shape[1] if isinstance(offered, np.ndarray) else None
-        known = self.noise_range if sigma is None else sigma
-        return read_sigma(known, batch=self.batch, actions=count, single=self._single)
+    def _logged_level(self, place: int) -> Ints:
+        """The level (B,) of a logged round, drawn as if it were played next; ``place`` counts from 0 on."""
+        return self.draw_level(self._stream.at(self._clock.round + 1 + place)[:, _LEVEL])
 
-    def _read_level(self, level: ArrayLike) -> Ints:
-        """The level (B,) that a decision carries, checked."""
-        return read_level(level, self.levels, self.batch) if self.levels else self.no_level
-
-    def _logged_levels(self, level: ArrayLike | None, shape: tuple[int, int]) -> list[Ints]:
-        """The level of every logged round: as it was logged, or drawn."""
-        if level is None:
-            rounds = range(self._clock.round + 1, self._clock.round + 1 + shape[1])
-            return [self.draw_level(self._stream.at(i)[:, _LEVEL]) for i in rounds]
-        given = np.asarray(level)
-        if given.shape not in (shape, shape[1:]):
-            raise ValueError(f"level must be one for each of the {shape[1]} actions, got shape {given.shape}")
-        return [self._read_level(column) for column in np.broadcast_to(given, shape).T]
-
-    def _fold(self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, keep: Bools | None) -> None:
+    def _fold(
+        self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, source: Labels | None, keep: Bools | None
+    ) -> None:
         weights = self.weights(sigma)
         if self.clip_rewards and not (self._single and abs(rewards.item()) <= self.reach):
             rewards = np.minimum(np.maximum(rewards, -self.reach), self.reach)
-        self.learn(actions, rewards, weights if keep is None else weights * keep, level)
+        self.learn_from(actions, rewards, weights if keep is None else weights * keep, level, source)
         updates = self._updates  # in place, which spares a call of __setattr__ in every round
         updates += 1 if keep is None else keep
 
@@ -389,6 +350,8 @@ class Policy(Configured, ABC, Generic[S]):
     def _pick(self, offered: Floats | Region, optimum: Optimum) -> tuple[Index, Bools]:
         """Which of the offered actions to play (B,), ties broken at random, and whether it was drawn to explore."""
         if not isinstance(offered, np.ndarray):
+            if self.exploration > 0.0:
+                raise ValueError("exploration needs a finite decision set; make the policy with exploration=0")
             return np.full(self.batch, -1), self._not_explored
         index = optimum.only
         if index is None:

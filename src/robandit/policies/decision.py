@@ -31,7 +31,8 @@ NO_INFO = NoInfo()
 class Decision:
     """What `choose` answers: plain values, or arrays over the trials of a batch.
 
-    `update` reads ``round``, ``action``, ``sigma`` and ``level`` alone, so a decision can be made again from a log.
+    `update` reads ``round``, ``action``, ``sigma``, ``level`` and ``source`` alone, so a decision can be made again
+    from a log.
     """
 
     round: int
@@ -47,6 +48,8 @@ class Decision:
     level: Any = 0
     """Which part of the policy chose: the level f(t) of Multi-level weighted OFUL, the base of a master. It is 0 if the
     policy has only one part."""
+    source: Any = None
+    """Where the traffic comes from, as the caller named it: text or a whole number."""
     explored: Any = False
     """Whether the action was drawn uniformly, as `exploration` asks."""
     certified: Any = True

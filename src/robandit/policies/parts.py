@@ -124,11 +124,14 @@ def leverage_weight(threshold: Floats, width: Floats) -> Floats:
 
 
 class CorruptionWeights:
-    """CW-OFUL's weights, and the radius that goes with them (He, Zhou, Zhang and Gu 2022)."""
+    """CW-OFUL's weights, and the radius that goes with them (He, Zhou, Zhang and Gu 2022).
 
-    def __init__(self, setting: Setting, corruption: Any, horizon: int) -> None:
+    ``threshold``, if given, takes the place of α, which otherwise follows from the corruption.
+    """
+
+    def __init__(self, setting: Setting, corruption: Any, horizon: int, threshold: float | None = None) -> None:
         lies = total_lies(corruption, setting.noise_range, horizon)
-        self._threshold = radius.cw_threshold(setting, lies)
+        self._threshold = radius.cw_threshold(setting, lies) if threshold is None else np.asarray(threshold)
         unknown = corruption is None
         self.radius = Constant(
             radius.cw_oful_unknown(setting, horizon) if unknown else radius.cw_oful(setting, horizon, lies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -53,9 +54,23 @@ SETTINGS: dict[str, Rule] = {
         not_negative,
         optional=True,
     ),
+    "threshold": Rule(
+        "α: an observation whose action has a larger ‖a‖_{Σ⁻¹} counts less; by default it follows from the corruption.",
+        positive,
+        optional=True,
+    ),
     "horizon": Rule("T, the number of rounds that the guarantee is for.", _at_least_one),
 }
 """By name. `corruption`, `trials` and `seed` depend on each other; `Policy` checks them."""
+
+
+def read_settings(policy: Any) -> None:
+    """Check the shared settings of a policy, and write them back as they were read."""
+    for item in fields(policy):
+        rule, value = SETTINGS.get(item.name), getattr(policy, item.name)
+        if rule is not None and not (rule.optional and value is None):
+            setattr(policy, item.name, rule.read(item.name, value))
+
 
 MEANINGS: dict[str, str] = {name: rule.meaning for name, rule in SETTINGS.items()} | {
     "corruption": "C = Σ_t sup_a |r_t(a) − r′_t(a)| / (R + 1), or an upper bound on it: one number, or in a batch one "

@@ -49,6 +49,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
             index=self.index,
             sigma=self.sigma,
             level=self.level,
+            source=self.source,
         )
 
 
@@ -91,7 +92,7 @@ class Learner:
         source: str | None,
     ) -> Decided:
         """Draw a decision. Apply it, or throw this learner away: the next draw is another one."""
-        made = self.policy.choose(features, sigma, propensity=True)
+        made = self.policy.choose(features, sigma, source=source, propensity=True)
         return Decided(
             id=id,
             round=made.round,

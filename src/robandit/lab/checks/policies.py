@@ -68,9 +68,12 @@ def check_batch_equals_singles(make: MakePolicy) -> None:
     singles = [make(dim=3, seed=(5, trial)) for trial in range(4)]
     for round_ in range(_ROUNDS):
         actions = _actions(round_, 3, trials=4)
-        whole = batch.choose(actions, sigma=0.1, propensity=True)
-        some = part.choose(actions[[1, 3]], sigma=0.1, propensity=True)
-        ones = [policy.choose(actions[i], sigma=0.1, propensity=True) for i, policy in enumerate(singles)]
+        labels = _labels(round_, trials=4)
+        whole = batch.choose(actions, sigma=0.1, source=labels, propensity=True)
+        some = part.choose(actions[[1, 3]], sigma=0.1, source=labels[1::2], propensity=True)
+        ones = [
+            policy.choose(actions[i], sigma=0.1, source=labels[i], propensity=True) for i, policy in enumerate(singles)
+        ]
         for i, one in enumerate(ones):
             assert _same(_trial(whole, i), one), f"trial {i} of a batch differs from a single policy in round {round_}"
         assert _same(_trial(some, 1), ones[3]), f"a trial depends on its companions in round {round_}"
@@ -96,7 +99,7 @@ def check_log_folds_again(make: MakePolicy) -> None:
     """Logged decisions and rewards, fed to a fresh policy, rebuild its state exactly."""
     policy, again = make(dim=3, seed=5), make(dim=3, seed=5)
     for decision, reward in [(d, float(_rewards(d.round, d.action))) for d in _play(policy)]:
-        kept = {name: getattr(decision, name) for name in ("round", "sigma", "level")}
+        kept = {name: getattr(decision, name) for name in ("round", "sigma", "level", "source")}
         again.update(Decision(action=list(decision.action), **kept), reward)
     assert same_state(policy, again), "folding the log gives another state"
 
@@ -116,6 +119,28 @@ def check_late_and_missing_feedback(make: MakePolicy) -> None:
     assert (after["updates"] - before["updates"]).tolist() == [1, 0], "a masked trial counts as updated"
     assert np.array_equal(batch.estimate().center[1], make(dim=3, seed=5).estimate().center), "a masked trial learns"
     assert not np.array_equal(batch.estimate().center[0], batch.estimate().center[1]), "the other trial learns nothing"
+
+
+def check_sources(make: MakePolicy) -> None:
+    """A decision carries its source: text or a whole number, new at any time, or missing."""
+    policy = make(dim=3, seed=5)
+    sources: tuple[Any, ...] = ("ads", None, 7, np.int64(7), "ads", "new")
+    for round_, source in enumerate(sources):
+        decision = policy.choose(_actions(round_, 3), source=source)
+        assert decision.source == source and not isinstance(decision.source, np.generic), "a source is lost"
+        policy.update(decision, float(_rewards(round_, decision.action)))
+    assert np.isfinite(policy.estimate().center).all(), "sources spoil the estimate"
+    batch, labels = make(dim=3, seed=5, trials=2), np.array([1, 2])
+    decision = batch.choose(_actions(0, 3), source=labels)
+    labels[:] = 9
+    assert decision.source.tolist() == [1, 2], "the decision changes with the caller's sources"
+    batch.update(decision, [0.3, 0.1])
+    assert batch.choose(_actions(0, 3), source="ads").source.tolist() == ["ads", "ads"], "one source is not for all"
+    before = type(batch).from_state(batch.state())
+    bad: tuple[Any, ...] = (["ads", 1], ["ads"], [["ads", "web"]], [0.5, 1.5], np.zeros((2, 1), np.int64))
+    for source in bad:
+        assert _refusal(partial(batch.choose, _actions(0, 3), source=source)), f"the source {source!r} was accepted"
+    assert same_state(batch, before), "a bad source changed the policy"
 
 
 def check_odd_decision_sets(make: MakePolicy) -> None:
@@ -186,6 +211,7 @@ POLICY_CHECKS: Sequence[Callable[[MakePolicy], None]] = (
     check_state_round_trip,
     check_log_folds_again,
     check_late_and_missing_feedback,
+    check_sources,
     check_odd_decision_sets,
     check_ties_are_broken_at_random,
     check_propensities,
@@ -214,6 +240,8 @@ def _bad_calls(policy: Policy, good: Decision) -> Iterator[tuple[str, Callable[[
     """Calls that must be refused, each with a name of what is wrong with it."""
     for what, args in _bad_choices(_actions(0, 3)).items():
         yield what, partial(policy.choose, *args)
+    for source in (1.5, nan, True, b"ads", 2**70, ["ads"]):
+        yield f"the source {source!r}", partial(policy.choose, _actions(0, 3), source=source)  # type: ignore[arg-type]
     for what, args in _bad_updates(good).items():
         yield what, partial(policy.update, *args)
 
@@ -256,6 +284,7 @@ def _bad_updates(good: Decision) -> dict[str, tuple[Any, ...]]:
         "a mask of the wrong size": (good, 0.1, None, [True, False]),
         "a decision without its round": (replace(good, round=None), 0.1),  # type: ignore[arg-type]
         "a round that is no integer": (replace(good, round=1.5), 0.1),  # type: ignore[arg-type]
+        "a decision with an odd source": (replace(good, source=0.5), 0.1),
         "a round beyond all rounds": (replace(good, round=10**30), 0.1),
     }
 
@@ -264,6 +293,12 @@ def _actions(round_: int, dim: int, trials: int | None = None) -> Floats:
     """Five actions of norm at most 1. The first trials get the same ones whatever the number of trials."""
     shape = (5, dim) if trials is None else (trials, 5, dim)
     return np.random.default_rng(round_).uniform(-1.0, 1.0, shape) / dim**0.5
+
+
+def _labels(round_: int, trials: int) -> list[str | None]:
+    """A source for each trial: one of three at first, then none, and in the end one that comes late."""
+    names: list[str | None] = [f"source {(round_ + trial) % 3}" for trial in range(trials)]
+    return names if round_ < 20 else [None] * trials if round_ < 30 else [*names[:-1], "late"]
 
 
 def _rewards(round_: int, action: Any) -> Floats:
@@ -278,7 +313,8 @@ def _play(policy: Policy) -> list[Decision]:
     trials = len(policy.trials) if isinstance(policy.trials, Sequence) else policy.trials
     decisions = []
     for round_ in range(_ROUNDS):
-        decision = policy.choose(_actions(round_, policy.dim, trials))
+        source = _labels(round_, trials or 1)
+        decision = policy.choose(_actions(round_, policy.dim, trials), source=source if trials else source[0])
         policy.update(decision, _rewards(decision.round, decision.action))
         decisions.append(decision)
     return decisions

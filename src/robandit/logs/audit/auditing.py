@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robandit.errors import ConfigError
-from robandit.features import Features
+from robandit.features.scaling import Scaling
 from robandit.logs.audit.collinear import check_independent
 from robandit.logs.audit.feedback import Columns
 from robandit.logs.audit.linearity import LEAST, Linearity, measure
@@ -183,7 +183,7 @@ def _check_given(settings: AuditSettings, reference: Path | None, sigma: str | N
 
 
 def _tolerance(
-    settings: AuditSettings, log: WholeLog, features: Features, reference: Path | None, columns: dict[str, str | None]
+    settings: AuditSettings, log: WholeLog, features: Scaling, reference: Path | None, columns: dict[str, str | None]
 ) -> tuple[Linearity | None, float, str]:
     """How linear rewards are, the tolerance to use, and where it comes from."""
     if reference is not None:
@@ -207,7 +207,7 @@ def _two_digits(value: float) -> float:
     return float(f"{np.ceil(value / digit - 1e-9) * digit:.2g}")
 
 
-def _by_rounds(settings: AuditSettings, log: WholeLog, features: Features, tolerance: float) -> float | None:
+def _by_rounds(settings: AuditSettings, log: WholeLog, features: Scaling, tolerance: float) -> float | None:
     """What single rounds prove beside what is out of range."""
     number = log.rounds.rounds - log.learned
     scale = settings.monitor(1).noise_scale
@@ -243,7 +243,7 @@ def _combined(settings: AuditSettings, found: Certificate, by_rounds: float | No
 class _Run:
     """Feeds a monitor in pieces that depend on nothing but the round, and looks when a look is due."""
 
-    def __init__(self, settings: AuditSettings, log: WholeLog, features: Features, tolerance: float) -> None:
+    def __init__(self, settings: AuditSettings, log: WholeLog, features: Scaling, tolerance: float) -> None:
         self._monitor, self._log, self._features = settings.monitor(features.dim, tolerance), log, features
         labels, most = log.rounds.labels, settings.sources
         self._names = np.array([*labels[:most], *[OTHERS] * len(labels[most:])], dtype=object)

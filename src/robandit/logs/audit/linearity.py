@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robandit.arrays import Floats, Ints
-from robandit.features import Features
+from robandit.features.scaling import Scaling
 from robandit.logs.audit.stored import PIECE, StoredRounds
 from robandit.monitor.cones import solve
 
@@ -33,7 +33,7 @@ class Linearity(NamedTuple):
 
 
 def measure(
-    rounds: StoredRounds, features: Features, clip: Callable[[Floats], Floats], *, everywhere: bool
+    rounds: StoredRounds, features: Scaling, clip: Callable[[Floats], Floats], *, everywhere: bool
 ) -> Linearity | None:
     """How far the linear model is off. None if there are too few rounds.
 
@@ -57,7 +57,7 @@ def measure(
     return Linearity(off, cell, rounds.rounds - half)
 
 
-def _fit(rounds: StoredRounds, features: Features, clip: Callable[[Floats], Floats], half: int) -> Floats:
+def _fit(rounds: StoredRounds, features: Scaling, clip: Callable[[Floats], Floats], half: int) -> Floats:
     gram, moment, left = np.zeros((features.dim, features.dim)), np.zeros(features.dim), half
     for piece in rounds.pieces():
         part = piece.cut(0, left)
@@ -71,7 +71,7 @@ def _fit(rounds: StoredRounds, features: Features, clip: Callable[[Floats], Floa
 
 
 def _tried(
-    rounds: StoredRounds, features: Features, clip: Callable[[Floats], Floats], half: int, parameter: Floats
+    rounds: StoredRounds, features: Scaling, clip: Callable[[Floats], Floats], half: int, parameter: Floats
 ) -> Iterator[tuple[Ints, Floats, Floats, Ints | None]]:
     """The number, the prediction, the reward and the source of rounds that the model was not fitted to."""
     done = 0
@@ -81,7 +81,7 @@ def _tried(
         done += number
 
 
-def _edges(rounds: StoredRounds, features: Features, parameter: Floats) -> Floats:
+def _edges(rounds: StoredRounds, features: Scaling, parameter: Floats) -> Floats:
     """Where the tenths of the predictions end, by the first rounds."""
     sample = [features(piece.features) @ parameter for piece in islice(rounds.pieces(), _SAMPLE)]
     return np.quantile(np.concatenate(sample), np.arange(1, _TENTHS) / _TENTHS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from robandit.features import Features
+from robandit.features.scaling import Scaling
 from robandit.logs.audit.cells import plain
 from robandit.logs.audit.feedback import AuditedRounds, Reader, find_columns
 from robandit.logs.audit.settings import LEARNED, AuditSettings
@@ -66,10 +66,10 @@ class WholeLog:
         """The row and the time of a round that a look is due after, not counting the rounds that are learned from."""
         return self._places[round_ + self.learned]
 
-    def features(self) -> Features:
-        """Features that are scaled as the first rounds say."""
+    def features(self) -> Scaling:
+        """Columns scaled as the first rounds say."""
         first = next(self.rounds.pieces(size=self.learned))
-        return Features.learn(first.features, intercept=self.settings.intercept)
+        return Scaling.learn(first.features, intercept=self.settings.intercept)
 
     def _check_bad(self) -> None:
         """Refuse a log without rows, or with more bad rows than good ones."""

