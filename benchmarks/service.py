@@ -106,7 +106,8 @@ class Link(asyncio.Protocol):
 
 def request(path: str, body: bytes, method: str = "POST") -> bytes:
     """An HTTP request as bytes."""
-    return f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+    return f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 async def load(ports: list[int], connections: int, seconds: float, requests: list[bytes]) -> list[float]:

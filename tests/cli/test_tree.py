@@ -173,6 +173,7 @@ def test_a_command_loads_only_what_it_needs(words: str, tmp_path: Path) -> None:
     assert {name for name in more if name.startswith("robandit.service")} <= {
         "robandit.service",
         "robandit.service.keys",
+        "robandit.service.refused",
     }
 
 

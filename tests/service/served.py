@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from robandit.service.hub import Hub, Refused
+from robandit.service.hub import Hub
 from robandit.service.learner import Learner
+from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
 from robandit.wire.events import Decided, Event, Rewarded
 from robandit.wire.types import Action, Choice
@@ -51,7 +52,8 @@ class Server:
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-            link.request(method, path, data, {"Authorization": f"Bearer {key}"} if key else {})
+            headers = {} if data is None else {"Content-Type": "application/json"}
+            link.request(method, path, data, headers | ({"Authorization": f"Bearer {key}"} if key else {}))
             answer = link.getresponse()
             text = answer.read()
             plain = answer.headers.get_content_type() == "application/json"

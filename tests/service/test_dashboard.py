@@ -95,8 +95,8 @@ def follow(server: Server, line: str) -> tuple[int, Any]:
     words = shlex.split(line)
     assert words[0] == "curl"
     (path,) = [found[1] for word in words if (found := re.fullmatch(r"(?:https?://)?[\w.]+:\d+(/.*)", word))]
-    method = words[words.index("-X") + 1] if "-X" in words else "GET"
-    body = words[words.index("-d") + 1].encode() if "-d" in words else None
+    method = words[words.index("-X") + 1] if "-X" in words else "POST" if "--json" in words else "GET"
+    body = words[words.index("--json") + 1].encode() if "--json" in words else None
     return server.ask(method, path, body)
 
 
@@ -232,7 +232,7 @@ def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:
         assert len(axes) == 3 and len(set(axes)) == 1  # one scale
 
         page.get_by_role("link", name="plain").click()
-        expect(page.locator(".proof")).to_have_text(SENTENCE)
+        expect(page.locator("p.proof")).to_have_text(SENTENCE)
         expect(page.get_by_text("Likely since").locator("xpath=..")).to_contain_text("round 31")
         expect(page.get_by_text("oful has no levels")).to_be_visible()
         expect(page.locator("svg text.shout")).to_have_count(2)
@@ -287,7 +287,7 @@ def test_an_administrators_key_is_asked_for(tmp_path: Path, browser: Browser) ->
         assert server.ask("PUT", "/v1/bandits/shop", {"dim": 2}, secrets[1])[0] == 201
         look = Look(browser, server)
         page = look.page
-        answers = [("wrong", "not known here"), (secrets[0], "not an administrator's"), ("ключ", "letters, digits")]
+        answers = [("wrong", "not known here"), (secrets[0], "not for reading"), ("ключ", "letters, digits")]
         for secret, words in answers:
             page.get_by_label("Key").fill(secret)
             page.get_by_role("button", name="Look").click()

@@ -123,10 +123,11 @@ class Client:
             sent.append(message)
 
         way, _, query = path.partition("?")
-        scope = {"type": "http", "method": "GET", "path": way, "query_string": query.encode(), "headers": []}
+        headers = [(b"host", b"localhost")]
+        scope = {"type": "http", "method": "GET", "path": way, "query_string": query.encode(), "headers": headers}
         await self.app({**scope, "asgi": {"version": "3.0", "spec_version": "2.4"}}, receive, answer)
-        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+        found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent[1:])
 
 
 async def shop(path: Path, then: Callable[[Client], Any]) -> None:

@@ -61,6 +61,9 @@ ODD: list[bytes] = [
 ]
 
 
+WRONG_KINDS = ["text/plain", "application/x-www-form-urlencoded", "text/json", "\xff/\xff", ""]
+
+
 def forms(path: str) -> list[Any]:
     """Bodies that the service accepts."""
     if path == DECISIONS:
@@ -107,14 +110,15 @@ def fuzz(server: Server, rng: random.Random, done: set[tuple[str, str]]) -> Coun
         path = rng.choice([DECISIONS, REWARDS, "/v1/bandits/shop", "/v1/bandits/shop/nothing"])
         body = broken(rng, json.dumps(rng.choice(forms(path))).encode())
         method = "PUT" if path.endswith("shop") else "POST"
-        kind = rng.choice(["application/json", "text/plain", "application/x-www-form-urlencoded", "\xff/\xff", ""])
+        kind = rng.choice([*["application/json", "Application/JSON; charset=utf-8"] * 5, *WRONG_KINDS])
         chunked = rng.random() < 0.2
         data: Any = iter([body[:7], body[7:]]) if chunked and len(body) > 7 else body
         link.request(method, path, data, {"Content-Type": kind}, encode_chunked=chunked and len(body) > 7)
         answer = link.getresponse()
         text = answer.read()
         seen[answer.status] += 1
-        assert answer.status in (200, 400, 404, 409, 422), (path, body, answer.status, text)
+        assert answer.status in (200, 400, 404, 409, 415, 422), (path, body, answer.status, text)
+        assert (answer.status == 415) == (kind in WRONG_KINDS and answer.status != 404), (path, kind, text)
         assert answer.status == 200 or json.loads(text)["error"], (path, body, text)
         if answer.status == 200 and path == DECISIONS:
             done.add(("D", json.loads(text)["decision_id"]))
@@ -130,7 +134,7 @@ def test_bodies_of_nonsense(busy: Server) -> None:
     done = {("D", "first")}
     seen = fuzz(busy, random.Random(1), done)
     print(seen.total(), "requests:", dict(seen))
-    assert seen.keys() >= {200, 400, 404, 409, 422}
+    assert seen.keys() >= {200, 400, 404, 409, 415, 422}
     log = [json.loads(line) for line in busy.ask("GET", "/v1/bandits/shop/log")[1].splitlines()]
     assert sorted((event["type"], event["id"]) for event in log) == sorted(done)
 
@@ -159,12 +163,15 @@ def exchange(server: Server, raw: bytes, *, wait: float = 5.0) -> bytes:
         return found
 
 
+JSON = (b"Host: localhost", b"Content-Type: application/json")
+
+
 def post(body: bytes, *headers: bytes, target: bytes = REWARDS.encode()) -> bytes:
-    return b"\r\n".join([b"POST " + target + b" HTTP/1.1", b"Host: x", *headers, b"Connection: close", b"", body])
+    return b"\r\n".join([b"POST " + target + b" HTTP/1.1", *JSON, *headers, b"Connection: close", b"", body])
 
 
 def get(target: bytes, method: bytes = b"GET") -> bytes:
-    return method + b" " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    return method + b" " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 ONE = b'{"decision_id": "nobody", "reward": 1}'
@@ -193,10 +200,14 @@ WIRE: list[tuple[bytes, int]] = [
     (get(b"/v1/bandits/SHOP"), 404),
     (get(b"/v1/bandits/shop%0a"), 404),
     (get(b"/v1/bandits/shop/decisions%0a", b"POST"), 404),
-    (get(b"/v1/bandits//decisions", b"POST"), 400),
-    (b"GET /v1/nothing HTTP/1.1\r\nHost: [\r\nConnection: close\r\n\r\n", 404),
-    (b"DELETE /health HTTP/1.1\r\nHost: a:b@[::\r\nConnection: close\r\n\r\n", 405),
-    (b"PUT /v1/bandits/new%0a HTTP/1.1\r\nContent-Length: 10\r\nConnection: close\r\n\r\n" + b'{"dim": 2}', 422),
+    (get(b"/v1/bandits//decisions", b"POST"), 415),
+    (b"GET /v1/nothing HTTP/1.1\r\nHost: [\r\nConnection: close\r\n\r\n", 421),
+    (b"DELETE /health HTTP/1.1\r\nHost: a:b@[::\r\nConnection: close\r\n\r\n", 421),
+    (
+        b"PUT /v1/bandits/new%0a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\nConnection: close\r\n\r\n"
+        + b'{"dim": 2}',
+        422,
+    ),
     (post(ONE), 400),  # no length: no body
     (post(ONE, b"Content-Length: %d" % len(ONE)), 200),
     (post(ONE, b"Content-Length: 5"), 400),
@@ -222,7 +233,7 @@ def test_bytes_on_the_wire(shop: Server, raw: bytes, status: int) -> None:
 
 
 def test_pipelined_requests_are_answered_in_their_order(shop: Server) -> None:
-    raw = b"GET /v1/bandits HTTP/1.1\r\n\r\n" * 50 + get(b"/v1/nothing")
+    raw = b"GET /v1/bandits HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50 + get(b"/v1/nothing")
     answer = exchange(shop, raw)
     assert answer.count(b"HTTP/1.1 200 ") == 50 and answer.count(b'["shop"]') == 50
     assert answer.split(b"HTTP/1.1 ")[-1].startswith(b"404 ")
@@ -262,9 +273,17 @@ def pour(server: Server, head: bytes, piece: bytes, times: int) -> tuple[bytes, 
 
 MIB = b"x" * (1 << 20)
 LONG = [
-    (b"POST %s HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n" % DECISIONS.encode(), MIB, b"413"),
-    (b"PUT /v1/bandits/new HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n", MIB, b"413"),
-    (b"POST %s HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" % DECISIONS.encode(), b"100000\r\n%b\r\n" % MIB, b"413"),
+    (
+        b"POST %s HTTP/1.1\r\n%b\r\nContent-Length: 104857600\r\n\r\n" % (DECISIONS.encode(), b"\r\n".join(JSON)),
+        MIB,
+        b"413",
+    ),
+    (b"PUT /v1/bandits/new HTTP/1.1\r\n%b\r\nContent-Length: 104857600\r\n\r\n" % b"\r\n".join(JSON), MIB, b"413"),
+    (
+        b"POST %s HTTP/1.1\r\n%b\r\nTransfer-Encoding: chunked\r\n\r\n" % (DECISIONS.encode(), b"\r\n".join(JSON)),
+        b"100000\r\n%b\r\n" % MIB,
+        b"413",
+    ),
     (b"GET /health HTTP/1.1\r\n", b"X-Header: %b\r\n" % MIB[:1000] * 1000, b"431"),
     (b"GET /health HTTP/1.1\r\nX-Header: ", MIB, b"431"),
     (b"GET /", MIB, b"431"),

@@ -18,8 +18,9 @@ from served import check_fold, log_of, menu, offer, working
 from robandit.monitor.certificate import Certificate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.service.hub import Hub, Refused
+from robandit.service.hub import Hub
 from robandit.service.looker import Looker, look
+from robandit.service.refused import Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Snapshot, StoreError, append
 from robandit.wire.events import Closed, Decided, Proved, Rewarded
@@ -136,7 +137,7 @@ def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     assert before[0] == before[1]
     found = hub.status("shop").certificate
     assert found.lower_bound > 1.0 and found.alarm == 300 and "were altered by" in found.sentence
-    assert 'robandit_corruption_proved{bandit="shop"}' in "\n".join(hub.metrics())
+    assert 'robandit_corruption_proved{bandit="shop"}' in "\n".join(hub.metrics(hub.bandits))
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert isinstance(log[-1], Proved) and log[-1].lower_bound == found.lower_bound

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from served import check_fold, log_of
 
-from robandit.service.hub import Hub, Refused
+from robandit.service.hub import Hub
+from robandit.service.refused import Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.events import Closed, Decided, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice, Chosen, Feedback

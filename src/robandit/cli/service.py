@@ -7,9 +7,8 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robandit.cli.command import Command
 from robandit.errors import ConfigError
@@ -29,13 +28,14 @@ Serve decisions over HTTP: which of these should I show, and what came of it.
 Every decision and every reward is on the disk before it is answered, and
 counts once.
 
-  curl -X PUT  localhost:8000/v1/bandits/shop -d '{"dim": 2}'
-  curl -X POST localhost:8000/v1/bandits/shop/decisions -d '{"actions":
+  curl -X PUT localhost:8000/v1/bandits/shop --json '{"dim": 2}'
+  curl localhost:8000/v1/bandits/shop/decisions --json '{"actions":
        [{"id": "a", "features": [1, 0]}, {"id": "b", "features": [0, 1]}]}'
-  curl -X POST localhost:8000/v1/bandits/shop/rewards \\
-       -d '{"decision_id": "…", "reward": 1}'
+  curl localhost:8000/v1/bandits/shop/rewards \\
+       --json '{"decision_id": "…", "reward": 1}'
 
-Without keys it listens on this machine alone. See docs/service.md."""
+Without keys it listens on this machine alone, and web pages of others can't
+call it. See docs/service.md."""
 
 
 def _serve_options(parser: ArgumentParser) -> None:
@@ -54,6 +54,14 @@ def _serve_options(parser: ArgumentParser) -> None:
         "--keys", type=Path, metavar="FILE", help="Read from this file who may do what; `robandit key` writes it."
     )
     parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Answer requests that call the service by this name, such as shop.example; may be repeated. By default it "
+        "answers to localhost, and on a network to addresses; * stands for any name.",
+    )
+    parser.add_argument(
         "--rate", type=float, default=20_000.0, help="Allow each key this many requests a second (default %(default)g)."
     )
 
@@ -64,11 +72,13 @@ def _serve(options: Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
+    from robandit.service.senders import Senders, is_loopback
     from robandit.service.stores import StoreError, open_store
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
-    if not keys and not _is_loopback(options.host):
+    if not keys.required and not is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
+    senders = Senders(options.allow_host, addresses=not is_loopback(options.host))
     log_lines.start()
     looker = Looker()
     try:
@@ -76,7 +86,7 @@ def _serve(options: Namespace) -> None:
     except StoreError as error:
         raise ConfigError(str(error)) from None
     server = _server(options)
-    server.config.app = Service(hub, keys, stop=partial(setattr, server, "should_exit", True))
+    server.config.app = Service(hub, keys, senders, stop=partial(setattr, server, "should_exit", True))
     _run(server, looker)
     if hub.broken is not None:
         raise OSError(f"stopped, since it can't write: {hub.broken}")
@@ -125,22 +135,28 @@ def _server(options: Namespace) -> uvicorn.Server:
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 SERVE = Command("serve", "Serve decisions over HTTP, and learn from rewards.", _SERVE, _serve_options, _serve, "serve")
 
 # key
 
+_KEY = """\
+Make an API key, show it once, and add its hash to the file of keys that
+`robandit serve --keys` reads. A running service reads the file again within
+a second of a change. So to change a key, make a new one, use it, and then
+revoke the old one:
+
+  robandit key shop-2 decide --bandit shop
+  robandit key shop-1 --revoke"""
+
 
 def _key_options(parser: ArgumentParser) -> None:
     parser.add_argument("name", help="The name of whoever gets the key.")
-    about = "What the key may do: decide, reward, or admin, which may do everything."
-    parser.add_argument("role", choices=("decide", "reward", "admin"), metavar="role", help=about)
+    about = "What the key may do: decide, reward, read (status, log and metrics), or admin, which may do everything."
+    parser.add_argument("role", nargs="?", choices=("decide", "reward", "read", "admin"), metavar="role", help=about)
+    parser.add_argument(
+        "--bandit", action="append", metavar="NAME", help="Make the key for this bandit alone; may be repeated."
+    )
+    parser.add_argument("--revoke", action="store_true", help="Remove the key of this name instead.")
     parser.add_argument(
         "--keys",
         type=Path,
@@ -151,25 +167,40 @@ def _key_options(parser: ArgumentParser) -> None:
 
 
 def _key(options: Namespace) -> None:
-    from robandit.service.keys import Keys, new_key
+    from robandit.service.keys import new_key, read_keys
 
     entries = []
     if options.keys.exists():
-        Keys.read(options.keys)  # or say what is wrong with it
+        read_keys(options.keys)  # or say what is wrong with it
         entries = json.loads(options.keys.read_text(encoding="utf-8"))
-    if any(entry["name"] == options.name for entry in entries):
-        raise ConfigError(f"{options.keys} has a key named {options.name!r} already; choose another name")
-    secret, entry = new_key(options.name, options.role)
-    write_file(options.keys, (json.dumps([*entries, entry], indent=1) + "\n").encode())
-    options.keys.chmod(0o600)
+    others = [entry for entry in entries if entry["name"] != options.name]
+    if options.revoke:
+        if others == entries:
+            raise ConfigError(f"{options.keys} has no key named {options.name!r}")
+        _write_keys(options.keys, others)
+        return
+    if options.role is None:
+        raise ConfigError("say what the key may do: decide, reward, read or admin")
+    if others != entries:
+        raise ConfigError(
+            f"{options.keys} has a key named {options.name!r} already; choose another name, or --revoke it"
+        )
+    secret, entry = new_key(options.name, options.role, options.bandit)
+    _write_keys(options.keys, [*entries, entry])
     print(secret)
     print(f"This is the only time that it is shown; {options.keys} holds its hash.", file=sys.stderr)
+
+
+def _write_keys(path: Path, entries: list[dict[str, Any]]) -> None:
+    """Write the file whole, so that a service never reads half of it."""
+    write_file(path, (json.dumps(entries, indent=1) + "\n").encode())
+    path.chmod(0o600)
 
 
 KEY = Command(
     "key",
     "Make an API key for a service.",
-    "Make an API key, show it once, and add its hash to the file of keys that\n`robandit serve --keys` reads.",
+    _KEY,
     _key_options,
     _key,
     extra=None,

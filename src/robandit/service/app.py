@@ -18,10 +18,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from robandit.service.hub import Hub, Refused
+from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
+from robandit.service.refused import Refused
+from robandit.service.senders import Senders, require_json
 from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -40,8 +42,10 @@ class Service:
     Starlette answers the rest.
     """
 
-    def __init__(self, hub: Hub, keys: Keys, *, stop: Callable[[], None] = lambda: None) -> None:
-        self.hub, self._keys, self._stop = hub, keys, stop
+    def __init__(
+        self, hub: Hub, keys: Keys, senders: Senders | None = None, *, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self._often: dict[str, tuple[str, Callable[[str, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
             "rewards": ("reward", self._reward),
@@ -49,9 +53,14 @@ class Service:
         self._rest = self._app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
+        if scope["type"] == "http":
+            try:
+                self._senders.check(scope)
+            except Refused as error:
+                await _refusal(error, scope)(scope, receive, send)
+                return
             match scope["path"].split("/"):
-                case ["", "v1", "bandits", name, what] if what in self._often:
+                case ["", "v1", "bandits", name, what] if what in self._often and scope["method"] == "POST":
                     await self._answer_often(name, *self._often[what], scope, receive, send)
                     return
         await self._rest(scope, receive, send)
@@ -66,7 +75,7 @@ class Service:
         send: Send,
     ) -> None:
         try:
-            self._let_in(scope, role)
+            self._keys.check(Headers(scope=scope), role, name)
             body = _ENCODE.encode(await handle(name, await _body(scope, receive)))
         except Exception as error:
             await _refusal(error, scope)(scope, receive, send)
@@ -76,12 +85,17 @@ class Service:
         await send({"type": "http.response.body", "body": body})
 
     def _app(self) -> Starlette:
+        see, create = self._guard("read", self._status), self._guard("admin", self._create)
+
+        async def bandit(request: Request) -> Response:
+            return await (create if request.method == "PUT" else see)(request)
+
         routes = [
-            Route("/v1/bandits", self._guard("admin", self._list), methods=["GET"]),
-            Route("/v1/bandits/{name}", self._guard("admin", self._bandit), methods=["GET", "PUT"]),
+            Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
+            Route("/v1/bandits/{name}", bandit, methods=["GET", "PUT"]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
-            Route("/v1/bandits/{name}/log", self._guard("admin", self._log), methods=["GET"]),
-            Route("/metrics", self._guard("admin", self._metrics), methods=["GET"]),
+            Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
+            Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
             Route("/ready", self._health, methods=["GET"]),
@@ -95,7 +109,7 @@ class Service:
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
-        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look)]
+        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look, self._refresh)]
         try:
             yield
         finally:
@@ -116,34 +130,22 @@ class Service:
             except Exception:
                 log.exception("%s failed, and is tried again", do.__name__)
 
+    async def _refresh(self) -> None:
+        await asyncio.to_thread(self._keys.refresh)
+
     def _guard(self, role: str, handle: Callable[[Request], Any]) -> Callable[[Request], Any]:
         """Check the key, and answer errors. What went wrong inside is told to nobody."""
 
         async def guarded(request: Request) -> Response:
             try:
-                self._let_in(request.scope, role)
+                self._keys.check(request.headers, role, request.path_params.get("name"))
                 return await handle(request)
             except Exception as error:
                 return _refusal(error, request.scope)
 
         return guarded
 
-    def _let_in(self, scope: Scope, role: str) -> None:
-        """Refuse a request whose key may not do this."""
-        if not self._keys:
-            return
-        key = self._keys.find(Headers(scope=scope))
-        if key is None:
-            raise Refused(401, "this needs a key: send the header `Authorization: Bearer KEY`")
-        if key.role not in (role, "admin"):
-            raise Refused(403, f"this needs a key for {role!r}, and yours is for {key.role!r}")
-        if not self._keys.within_rate(key.name):
-            raise Refused(429, "too many requests with this key; slow down")
-
     # The calls.
-
-    async def _bandit(self, request: Request) -> Response:
-        return await (self._create if request.method == "PUT" else self._status)(request)
 
     async def _create(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -168,7 +170,7 @@ class Service:
         return _answer(self.hub.status(request.path_params["name"]))
 
     async def _list(self, request: Request) -> Response:
-        return _answer(sorted(self.hub.bandits))
+        return _answer(self._keys.seen(request.headers, sorted(self.hub.bandits)))
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
@@ -192,10 +194,11 @@ class Service:
         return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")
 
     async def _metrics(self, request: Request) -> Response:
-        return Response("\n".join(self.hub.metrics()) + "\n", media_type="text/plain; version=0.0.4")
+        lines = self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))
+        return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, request: Request) -> Response:
-        return _answer(openapi(keys=bool(self._keys)))
+        return _answer(openapi(keys=self._keys.required))
 
     async def _health(self, request: Request) -> Response:
         if self.hub.broken is not None:
@@ -208,7 +211,8 @@ _FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
-    """Read the body. One that is too large is refused, before it is read where its length is announced."""
+    """Read the body. One that is not JSON or too large is refused, before it is read where its head says so."""
+    require_json(scope)
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > LARGEST_BODY:
             raise Refused(413, _SIZE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -19,6 +19,7 @@ from robandit.monitor.certificate import Certificate
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.service.looker import look
+from robandit.service.refused import Refused
 from robandit.service.stores.store import KINDS, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.wire.types import Alarm, BanditSettings, Choice, Chosen, Feedback, Outcome, Status
@@ -29,14 +30,6 @@ _STOPPING = "the service can't write and is stopping; ask again, with the same i
 _LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
 SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
-
-
-class Refused(Exception):  # noqa: N818 - it is what became of the request
-    """A request was refused, with this HTTP status, and has changed nothing."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass
@@ -144,8 +137,8 @@ class Hub:
             yield page[: last - after]
             after += len(page)
 
-    def metrics(self) -> Iterator[str]:
-        """The lines that Prometheus reads."""
+    def metrics(self, names: Iterable[str]) -> Iterator[str]:
+        """The lines that Prometheus reads about these bandits."""
         for metric, kind, value in (
             ("rounds_total", "counter", lambda learner: learner.policy.rounds),
             ("rewards_total", "counter", lambda learner: learner.rewards),
@@ -155,8 +148,8 @@ class Hub:
             ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
         ):
             yield f"# TYPE robandit_{metric} {kind}"
-            for name, bandit in self.bandits.items():
-                yield f'robandit_{metric}{{bandit="{name}"}} {value(bandit.learner)!r}'
+            for name in names:
+                yield f'robandit_{metric}{{bandit="{name}"}} {value(self.bandits[name].learner)!r}'
 
     def _bandit(self, name: str) -> LiveBandit:
         if name not in self.bandits:

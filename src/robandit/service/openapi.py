@@ -45,12 +45,13 @@ _TEXT = {"type": "string"}
 _DONE = {200: "The request was carried out."}
 _KEY = {
     401: "The key is missing or unknown.",
-    403: "The key has another role.",
+    403: "The key has another role or is for other bandits, or a page elsewhere has sent this.",
     429: "The key has sent too many requests.",
 }
 _BODY = {
     400: "The body is not JSON.",
     413: "The body is too large.",
+    415: "The body is not declared to be JSON.",
     422: "The body is not as described; the message says where.",
 }
 _STOPPING = {503: "The service can't write and is stopping; ask again with the same ids."}

@@ -72,9 +72,9 @@ def _address(path: str, parameters: list[Schema]) -> str:
 def _curl(method: str, call: Schema) -> str:
     """The call as a command to try."""
     address, data = call["address"], ""
-    how = "" if method == "get" else f" -X {method.upper()}"
+    how = "" if method in ("get", "post") else f" -X {method.upper()}"  # --json posts
     if "requestBody" in call:
-        data = f" -d '{json.dumps(call['requestBody']['content']['application/json']['example'])}'"
+        data = f" --json '{json.dumps(call['requestBody']['content']['application/json']['example'])}'"
     return f"<pre><code>{escape(f'curl -s{how} localhost:8000{address}{data}', quote=False)}</code></pre>"
 
 
