@@ -49,7 +49,8 @@ def made_up(task: Task) -> Trace:
     use = rng.integers(0, at[:, None, None] + 1, (len(at), size, levels))
     info: dict[str, Ints] = {"empty": counts // 9, "cascade": counts // 7} if levels else {}
     unknown = np.full_like(gap, np.nan)
-    return Trace(at, regret, c_sup, c_play, counts, gap, gap, counts, unknown, use, info)
+    nowhere = np.full_like(counts, -1)  # no sources
+    return Trace(at, regret, c_sup, c_play, counts, gap, gap, counts, unknown, nowhere, use[:, :, :0], use, info)
 
 
 def peak() -> float:

@@ -17,7 +17,7 @@ from robandit import attacks, environments
 from robandit.cli import main
 from robandit.errors import ConfigError
 from robandit.experiments.arena import alarm
-from robandit.lab.attacks import ATTACKS
+from robandit.lab.attacks import ON_ALL_TRAFFIC
 from robandit.lab.environments import ENVIRONMENTS
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, simulate
@@ -143,7 +143,7 @@ def test_the_study_covers_the_zoo() -> None:
     level = Run.read(configs["level"])
     assert level.size // level.rounds >= 2000
     for name in ("truth", "zoo"):
-        assert {attack["name"] for attack in configs[name]["attacks"]} == set(ATTACKS) - {"none"}
+        assert {attack["name"] for attack in configs[name]["attacks"]} == set(ON_ALL_TRAFFIC) - {"none"}
 
 
 def test_the_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

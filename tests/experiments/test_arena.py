@@ -24,7 +24,7 @@ from robandit.experiments.arena.race import GRID, Cells, cells, scores, standing
 from robandit.experiments.intervals import ratio_words
 from robandit.experiments.tune import SEED, Tuned
 from robandit.figures.html import Block, CommandBlock, Facts, Grid, Section, Text
-from robandit.lab.attacks import ATTACKS
+from robandit.lab.attacks import ON_ALL_TRAFFIC
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, rehearse
@@ -220,12 +220,12 @@ def test_markdown_says_what_the_page_says() -> None:
 def test_every_attack_is_there_at_both_levels_and_can_spend() -> None:
     listed = arena.attacks(2000)
     assert {(one["name"], one.get("budget")) for one in listed} == {("none", None)} | {
-        (name, level) for name in ATTACKS if name != "none" for level in arena.LEVELS
+        (name, level) for name in ON_ALL_TRAFFIC if name != "none" for level in arena.LEVELS
     }
-    weak = [one for one in listed if one["name"] != "none" and ATTACKS[one["name"]].strength == "weak"]
+    weak = [one for one in listed if one["name"] != "none" and ON_ALL_TRAFFIC[one["name"]].strength == "weak"]
     for settings in arena.ENVIRONMENTS.values():
         world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
-        made = [ATTACKS[one["name"]](**{k: v for k, v in one.items() if k != "name"}) for one in weak]
+        made = [ON_ALL_TRAFFIC[one["name"]](**{k: v for k, v in one.items() if k != "name"}) for one in weak]
         assert all(world.facing(attack) == world for attack in made)  # the world does not depend on the attack
         spent = rehearse([Scenario(world, attack, [0]) for attack in made], 2000, seed=7)
         assert spent == pytest.approx([attack.budget for attack in made], rel=0.05)  # click fraud: nearly

@@ -20,7 +20,7 @@ from robandit.experiments.paper.theory import Watcher
 from robandit.experiments.paper.verdicts import ClaimRow, TrialGroup, coverage, per_round
 from robandit.experiments.paper.verify import Verification, largest_ratio, verify
 from robandit.geometry.regions import Region
-from robandit.lab.attacks import ATTACKS, Flip, NoAttack
+from robandit.lab.attacks import ON_ALL_TRAFFIC, Flip, NoAttack
 from robandit.lab.environments import Environment, Menu, Offer
 from robandit.lab.protocol import Scenario, rehearse, simulate
 from robandit.policies.decision import Search
@@ -43,7 +43,7 @@ def by_claim(found: Verification) -> dict[str, ClaimRow]:
 
 
 def test_all_weak_attacks_really_lie_in_both_environments() -> None:
-    weak = {name for name, kind in ATTACKS.items() if kind.strength == "weak"}
+    weak = {name for name, kind in ON_ALL_TRAFFIC.items() if kind.strength == "weak"}
     rows = [row for row in sound().rows if row.claim == checks.EVENT]
     assert {(row.environment, row.attack) for row in rows} == {(e, a) for e in ("paper", "fresh") for a in weak}
     assert all((row.corruption > 0.3) == (row.attack != "none") for row in rows)

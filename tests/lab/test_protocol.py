@@ -76,6 +76,9 @@ ENVIRONMENTS: dict[str, Environment] = {
     "drift": Drift(**SIZE, drift=0.02, fresh_rounds=50),
     "ball": UnitBall(dim=3, parameter="random"),
     "one action": Fresh(dim=DIM, actions=1),
+    "sources": Fresh(**SIZE, sources=3, skew=0.5, zeta=0.1),
+    "clicks from sources": Bernoulli(**SIZE, sources=2, zeta=0.4),
+    "late rewards from sources": Delayed(**SIZE, sources=2, lost=0.2),
     "twins": Twins(),
 }
 
@@ -179,6 +182,7 @@ def play_slowly(
     """The protocol of section 3, one trial and one number at a time: a row of `Trace` for every round."""
     ledger, levels = Ledger(liar, world.noise_range), [0] * getattr(policy, "levels", 0)
     regret, smallest, updates, empty, cascade = 0.0, math.inf, 0, 0, 0
+    told_by = [0] * len(world.shares)
     waiting: list[tuple[int, Any, float]] = []  # when it is due, the decision, the reward
     rows, offers = [], world.rounds(Draws(seed=SEED, trials=[trial], who=ENVIRONMENT))
     for t in range(1, rounds + 1):
@@ -187,15 +191,21 @@ def play_slowly(
         finite, mu = isinstance(actions, np.ndarray), offer.menu.parameter[0].tolist()
         means = [_dot(action, mu) for action in actions[0]] if finite else [_norm(mu), -_norm(mu)]
         noise = offer.noise[0].tolist() if offer.noise.ndim == 2 else [float(offer.noise[0])] * len(means)
-        rewards = [mean + epsilon for mean, epsilon in zip(means, noise, strict=True)]
+        bias = [0.0] * len(means) if offer.bias is None else offer.bias[0].tolist()
+        rewards = [mean + lean + epsilon for mean, lean, epsilon in zip(means, bias, noise, strict=True)]
         lies = [ledger.cut(lie) for lie in liar.lies(Facts(t, means, rewards))]  # step 3
         shown, moves = _disguised(actions[0], means, liar, ledger) if finite else (actions, [0.0, 0.0])
-        decision = policy.choose(shown, offer.sigma[0] if offer.sigma.ndim == 2 else float(offer.sigma[0]))  # step 4
+        source = None if offer.source is None else int(offer.source[0])
+        sigma = offer.sigma[0] if offer.sigma.ndim == 2 else float(offer.sigma[0])
+        decision = policy.choose(shown, sigma, source=source)  # step 4
+        assert decision.source == source
         played = decision.index
         mean = means[played] if finite else _dot(decision.action, mu)
-        reward = mean + noise[played]
+        reward = mean + bias[played] + noise[played]
         lie = lies[played] if finite else ledger.cut(liar.lies(Facts(t, [mean], [reward]))[0])
         ledger.book([abs(c) + m for c, m in zip(lies, moves, strict=True)], abs(lie) + moves[played])
+        if source is not None:
+            told_by[source] += abs(lie) + moves[played] > 0.0
         delay = 0 if offer.delay is None else int(offer.delay[0])
         if delay != NEVER:
             waiting.append((t + delay, decision, reward + lie))  # step 5
@@ -212,7 +222,7 @@ def play_slowly(
         if levels:
             levels[decision.level - 1] += 1
         sums = {"empty": empty, "cascade": cascade} if info else {}
-        counts = updates, math.nan, list(levels), sums  # no monitor looks
+        counts = updates, math.nan, -1 if source is None else source, list(told_by), list(levels), sums  # no monitor
         rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts))
     *listed, told_of = zip(*rows, strict=True)
     totals = {name: np.array([sums[name] for sums in told_of]) for name in told_of[0]}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import Floats, Ints
+from robandit.arrays import Bools, Floats, Ints
 from robandit.inputs import integer
 from robandit.lab.attacks import Adversary, Attack, Plot
 from robandit.lab.environments import NEVER, Environment, Offer, side_by_side
@@ -65,6 +65,10 @@ class Trace(NamedTuple):
     """How many rewards have arrived."""
     proved: Floats
     """How much corruption a monitor had proved when it last looked; NaN without one."""
+    source: Ints
+    """The source of the checkpoint's visitor, or −1 where sources have no names."""
+    lies_by_source: Ints
+    """How many lies were told in the name of each source, (checkpoints, B, sources)."""
     level_use: Ints
     """How many rounds each level was drawn in, (checkpoints, B, levels); no levels for a policy without."""
     info: dict[str, Ints]
@@ -161,19 +165,23 @@ class Lane:
         self._adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
         self._monitor, self._watch = _watchman(monitor, scenarios), watch
         self._mail = Mail(self._policy)
-        self.record = Record(self._policy, self._adversary, at, self._monitor)
+        self._told = bool(getattr(self._policy, "told_liars", False))
+        sources = len(scenarios[0].environment.shares)
+        self.record = Record(self._policy, self._adversary, at, self._monitor, sources)
 
     def play(self, offer: Offer, parts: Sequence[Offer]) -> None:
         """Play a round: steps 3 to 6 of the protocol. The offer holds the decision sets, the clean rewards and σ."""
         plot = self._adversary.commit(offer, parts)  # step 3
-        decision = self._policy.choose(plot.actions, offer.sigma if offer.told is None else offer.told)  # step 4
+        sigma = offer.sigma if offer.told is None else offer.told
+        decision = self._policy.choose(plot.actions, sigma, source=offer.source)  # step 4
         reward = self._adversary.answer(offer, parts, plot, decision)  # step 5
         if self._watch is not None:
             self._watch(self._policy, offer, plot, decision)
         if self._monitor is not None:  # in the order of decisions, also where the policy has to wait
             mask = None if offer.delay is None else offer.delay != NEVER
             self._monitor.observe(decision.action, reward, mask=mask)
-        self._mail.deliver(offer, decision, reward)  # step 6
+        spared = self._adversary.liars(parts) if self._told else None
+        self._mail.deliver(offer, decision, reward, spared)  # step 6
         self.record.note(offer, decision)
 
 
@@ -246,9 +254,10 @@ def _world(scenarios: Sequence[Scenario], seed: int) -> Iterator[tuple[Offer, Se
 
 
 def batch_key(environment: Environment) -> tuple[object, ...]:
-    """What environments must have in common to be in the same batch: d, R, the bounds, and the size of their sets."""
+    """What environments must have in common to be in the same batch: d, R, bounds, sources, the size of their sets."""
     bounds = environment.action_bound, environment.parameter_bound, environment.mean_bound, environment.misspecification
-    return environment.dim, environment.noise_range, *bounds, environment.set_size or environment
+    sources = len(environment.shares)
+    return environment.dim, environment.noise_range, *bounds, sources, environment.set_size or environment
 
 
 def _check_alike(scenarios: Sequence[Scenario]) -> None:
@@ -257,7 +266,7 @@ def _check_alike(scenarios: Sequence[Scenario]) -> None:
     first, *others = [scenario.environment for scenario in scenarios]
     for other in others:
         if batch_key(other) != batch_key(first):
-            raise ValueError(f"{other} can't share a batch with {first}: d, R, the bounds or the sizes of sets differ")
+            raise ValueError(f"{other} can't share a batch with {first}: d, R, bounds, sources or sizes of sets differ")
 
 
 def _label(scenario: Scenario) -> float:
@@ -275,12 +284,13 @@ class Mail:
         self._policy = policy
         self._waiting: dict[int, list[tuple[Decision, Floats, NDArray[np.bool_]]]] = defaultdict(list)
 
-    def deliver(self, offer: Offer, decision: Decision, reward: Floats) -> None:
-        """Send this round's rewards, and bring those that are due, the oldest first."""
+    def deliver(self, offer: Offer, decision: Decision, reward: Floats, spared: Bools | None = None) -> None:
+        """Send this round's rewards, and bring those that are due, the oldest first. Trials ``spared`` get none."""
         if offer.delay is None and not self._waiting:
-            self._policy.update(decision, reward)
+            self._policy.update(decision, reward, mask=None if spared is None else ~spared)
             return
         delay = np.zeros(len(reward), np.int64) if offer.delay is None else offer.delay
+        delay = delay if spared is None else np.where(spared, NEVER, delay)
         for wait in np.unique(delay[delay != NEVER]).tolist():
             self._waiting[offer.round + wait].append((decision, reward, delay == wait))
         for due in self._waiting.pop(offer.round, ()):
@@ -291,11 +301,18 @@ class Record:
     """Keeps the sums, and writes them down at the checkpoints."""
 
     def __init__(
-        self, policy: Policy, adversary: Adversary, at: Ints, monitor: CorruptionMonitor | None = None
+        self,
+        policy: Policy,
+        adversary: Adversary,
+        at: Ints,
+        monitor: CorruptionMonitor | None = None,
+        sources: int = 0,
     ) -> None:
         self._policy, self._ledger, self._at = policy, adversary.ledger, set(at.tolist())
         self._monitor, self._last, self._next_look = monitor, max(at.tolist(), default=0), 0.0
         size, levels = len(adversary.ledger.c_sup), policy.levels
+        self._unnamed = np.full(size, -1, np.int64)
+        self._by_source, self._told_before = np.zeros((size, sources), np.int64), np.zeros(size, np.int64)
         self._rows = np.arange(size)
         self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
         self._levels = np.zeros((size, levels), np.int64)
@@ -312,26 +329,31 @@ class Record:
             self._levels[self._rows, decision.level - 1] += 1
         for name, told in decision.info._asdict().items():
             self._info[name] = told if self._policy.info_counts else self._info.get(name, 0) + told
+        if offer.source is not None:
+            self._by_source[self._rows, offer.source] += self._ledger.lies - self._told_before
+            self._told_before = self._ledger.lies
         if offer.round in self._at:
             self._look(offer.round)
-            self._write(offer.round, menu.gap)
+            self._write(offer)
 
     def _look(self, t: int) -> None:
         """Ask the monitor, but not at every checkpoint: a look takes as long as hundreds of rounds."""
         if self._monitor is not None and (t >= self._next_look or t == self._last):
             self._proved, self._next_look = self._monitor.lower_bounds(), _LOOKS * t
 
-    def _write(self, t: int, gap: Floats) -> None:
+    def _write(self, offer: Offer) -> None:
         now = Trace(
-            round=np.array(t),
+            round=np.array(offer.round),
             regret=self._regret,
             c_sup=self._ledger.c_sup,
             c_play=self._ledger.c_play,
             lies=self._ledger.lies,
-            gap=gap,
+            gap=offer.menu.gap,
             smallest_gap=self._smallest,
             updates=np.atleast_1d(self._policy.updates),
             proved=self._proved,
+            source=self._unnamed if offer.source is None else offer.source,
+            lies_by_source=self._by_source,
             level_use=self._levels,
             info={name: count.copy() for name, count in self._info.items()},
         )

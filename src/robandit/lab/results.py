@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import robandit
+from robandit.arrays import Ints
 from robandit.files import ResultExists, write_file
 from robandit.lab.catalogue import CATALOGUE, find, fingerprint
 from robandit.lab.plan import Run, Task
@@ -59,9 +60,11 @@ SCHEMA = pa.schema(
 )
 """One row for each policy, scenario, trial and checkpoint; counts and sums are up to and including that round.
 
-After these come the columns of `Decision.info`, null for policies that do not tell them. Up to format 3 there were five
-such columns for every policy.
+After these come, in worlds with sources, the columns of `SOURCES`, and then those of `Decision.info`, null for policies
+that do not tell them. Up to format 3 there were five such columns for every policy.
 """
+SOURCES = pa.schema({"source": pa.int64(), "lies_by_source": pa.list_(pa.field("element", pa.int64()))})
+"""The source of the checkpoint's visitor, and the number of lies in the name of each source so far."""
 
 
 @dataclass(frozen=True)
@@ -103,18 +106,26 @@ def tabulate(task: Task, trace: Trace) -> pa.Table:
         name: values.take(np.repeat(np.arange(lanes), times)) for name, values in _lanes(task).items()
     }
     columns["round"] = np.tile(trace.round, lanes)
-    for name, column in zip(Trace._fields[1:-2], trace[1:-2], strict=True):
+    for name, column in zip(Trace._fields[1:-4], trace[1:-4], strict=True):
         columns[name] = column.T.ravel()
     columns["proved"] = pa.array(columns["proved"], from_pandas=True)  # which reads NaN as null
-    levels = trace.level_use.shape[2]
-    ends = np.arange(lanes * times + 1, dtype=np.int32) * levels
-    columns["level_use"] = pa.ListArray.from_arrays(ends, trace.level_use.transpose(1, 0, 2).ravel())
+    columns["level_use"] = _lists(trace.level_use)
     table = pa.table(columns, schema=SCHEMA)
+    if trace.lies_by_source.shape[2]:
+        table = table.append_column(SOURCES.field("source"), pa.array(trace.source.T.ravel()))
+        table = table.append_column(SOURCES.field("lies_by_source"), _lists(trace.lies_by_source))
     for name, told in trace.info.items():
-        if name in SCHEMA.names:
+        if name in (*SCHEMA.names, *SOURCES.names):
             raise ValueError(f"{task.policy.label} can't tell {name!r} in its info: results have such a column already")
         table = table.append_column(name, pa.array(told.T.ravel()))
     return table
+
+
+def _lists(counts: Ints) -> pa.ListArray:
+    """Counts (checkpoints, B, k) as lists of k, trial by trial."""
+    times, lanes, length = counts.shape
+    ends = np.arange(lanes * times + 1, dtype=np.int32) * length
+    return pa.ListArray.from_arrays(ends, counts.transpose(1, 0, 2).ravel())
 
 
 def _lanes(task: Task) -> dict[str, Any]:

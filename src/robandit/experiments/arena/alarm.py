@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from robandit.arrays import TINY
 from robandit.experiments.intervals import clopper_pearson
 from robandit.figures.tables import markdown
-from robandit.lab.attacks import ATTACKS
+from robandit.lab.attacks import ON_ALL_TRAFFIC
 from robandit.lab.summary import Proof, proofs
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def configs(*, rounds: int, trials: int, seed: int) -> dict[str, dict[str, Any]]
     """The settings of the runs by name. Uncorrupted worlds have ``trials`` each; other runs have a fifth or less."""
     few = max(1, trials // 5)
     one = {"policies": list(POLICIES[:1])}
-    zoo = [name for name in ATTACKS if name != "none"]
+    zoo = [name for name in ON_ALL_TRAFFIC if name != "none"]
     small = {name: INNOCENT[name] for name in ("one set", "fresh sets")}
     drift = [
         {**POWER["fresh sets"], "drift": turn / 57.29577951308232 / rounds, "label": f"{turn:g}°"} for turn in TURNS

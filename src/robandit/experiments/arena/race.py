@@ -13,7 +13,7 @@ from robandit.arrays import Floats
 from robandit.errors import ConfigError, nearest
 from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, interval, mean_ratio
 from robandit.experiments.tune import SEED, Grids, Tuned, grid_config
-from robandit.lab.attacks import ATTACKS
+from robandit.lab.attacks import ON_ALL_TRAFFIC
 from robandit.lab.catalogue import canonical, find, short
 from robandit.lab.protocol import LABELLED
 from robandit.lab.summary import KEYS, Case, last_round
@@ -74,7 +74,7 @@ SLOW = {"Multi-level weighted OFUL": GRID[:6]}
 """Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 20 times the cost."""
 
 
-def attacks(rounds: int, names: Collection[str] = tuple(ATTACKS)) -> list[dict[str, Any]]:
+def attacks(rounds: int, names: Collection[str] = tuple(ON_ALL_TRAFFIC)) -> list[dict[str, Any]]:
     """These attacks at both levels, with schedules that can spend a budget of 100 within 2000 rounds in every world."""
     schedules: dict[str, dict[str, Any]] = {
         "flip": {"rounds": rounds},  # goes on until the budget is spent
@@ -86,7 +86,7 @@ def attacks(rounds: int, names: Collection[str] = tuple(ATTACKS)) -> list[dict[s
     }
     # A bias of σ_t in every round spends 33 where σ_t is at most 0.05. To spend 100 it must be four times as large.
     by_level = {"stealth": {level: {"share": level / 25.0} for level in LEVELS}}
-    wanted = [name for name in ATTACKS if name in names and name != CLEAN]
+    wanted = [name for name in ON_ALL_TRAFFIC if name in names and name != CLEAN]
     clean = [{"name": CLEAN}] if CLEAN in names else []
     return clean + [
         {"name": name, "budget": level, **schedules.get(name, {}), **by_level.get(name, {}).get(level, {})}
@@ -132,7 +132,7 @@ def entrants_of(
     there = {label: settings for label, settings in CONTENDERS.items() if label not in missing}
     there |= {short(own): {"name": own} for own in policies if ":" in own}
     chosen = _pick("policies", [short(policy) for policy in policies], there, missing)
-    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ATTACKS}, [])
+    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ON_ALL_TRAFFIC}, [])
     if set(hostile) <= {CLEAN}:
         raise ConfigError(f"attacks must have at least one beside {CLEAN!r}")
     worlds = _pick("environments", environments, ENVIRONMENTS, [])

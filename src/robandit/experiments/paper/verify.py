@@ -28,7 +28,7 @@ from robandit.experiments.paper.verdicts import (
     pool,
 )
 from robandit.inputs import integer, positive
-from robandit.lab.attacks import ATTACKS, Attack
+from robandit.lab.attacks import ON_ALL_TRAFFIC, Attack
 from robandit.lab.environments import Environment, Fresh, Paper
 from robandit.lab.protocol import MakePolicy, Scenario, Trace, Watch, checkpoints, rehearse, simulate
 from robandit.monitor.monitor import CorruptionMonitor
@@ -141,7 +141,7 @@ def weak_attacks(rounds: int) -> dict[str, Attack]:
         "late": {"begin": rounds // 2 + 1},
         "bursts": {"period": 10 * short, "length": short},
     }
-    weak = {name: kind for name, kind in ATTACKS.items() if kind.strength == "weak"}
+    weak = {name: kind for name, kind in ON_ALL_TRAFFIC.items() if kind.strength == "weak"}
     return {name: kind(**{"budget": budget} | settings.get(name, {})) for name, kind in weak.items()}
 
 

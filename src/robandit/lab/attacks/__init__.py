@@ -4,6 +4,7 @@ from robandit.lab.attacks.ace import ACE
 from robandit.lab.attacks.adversary import Adversary, Plot
 from robandit.lab.attacks.base import Attack, Flips, Targeted
 from robandit.lab.attacks.bursts import Bursts
+from robandit.lab.attacks.by_source import BySource, SourceFlip, SourceNoise, SourcePromote, SourceSuppress
 from robandit.lab.attacks.click_fraud import ClickFraud
 from robandit.lab.attacks.context import ContextAttack
 from robandit.lab.attacks.first_impressions import FirstImpressions
@@ -20,7 +21,7 @@ from robandit.lab.attacks.stealth import Stealth
 from robandit.lab.attacks.suppress_best import SuppressBest
 from robandit.lab.attacks.top_n import TopN
 
-ATTACKS: dict[str, type[Attack]] = {
+ON_ALL_TRAFFIC: dict[str, type[Attack]] = {
     "none": NoAttack,
     "flip": Flip,
     "random-flips": RandomFlips,
@@ -38,14 +39,28 @@ ATTACKS: dict[str, type[Attack]] = {
     "context": ContextAttack,
     "first-impressions": FirstImpressions,
 }
+"""The attacks that do not look at sources, by name."""
+
+BY_SOURCE: dict[str, type[Attack]] = {
+    "source-promote": SourcePromote,
+    "source-suppress": SourceSuppress,
+    "source-flip": SourceFlip,
+    "source-noise": SourceNoise,
+}
+"""The attacks of some sources of traffic, by name."""
+
+ATTACKS = {**ON_ALL_TRAFFIC, **BY_SOURCE}
 """Every attack by its name."""
 
 __all__ = [
     "ACE",
     "ATTACKS",
+    "BY_SOURCE",
+    "ON_ALL_TRAFFIC",
     "Adversary",
     "Attack",
     "Bursts",
+    "BySource",
     "ClickFraud",
     "ContextAttack",
     "FirstImpressions",
@@ -60,6 +75,10 @@ __all__ = [
     "Periodic",
     "Plot",
     "RandomFlips",
+    "SourceFlip",
+    "SourceNoise",
+    "SourcePromote",
+    "SourceSuppress",
     "Stealth",
     "SuppressBest",
     "Targeted",

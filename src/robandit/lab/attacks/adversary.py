@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import Floats, Index, count_to
+from robandit.arrays import Bools, Floats, Index, count_to
 from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
 from robandit.lab.attacks.ledger import Ledger
@@ -82,6 +82,10 @@ class Adversary:
         amounts = np.zeros_like(offer.means) if plot.lies is None else np.abs(plot.lies)
         self.ledger.book(amounts if plot.moves is None else amounts + plot.moves, played)
         return reward if plot.lies is None else reward + plot.lies[count_to(len(reward)), played]
+
+    def liars(self, parts: Sequence[Offer]) -> Bools:
+        """Whether each trial's visitor belongs to its attack, (B,). Attacks that do not say own nobody."""
+        return np.concatenate([attack.owns(part) for attack, part in zip(self._attacks, parts, strict=True)])
 
     def _check_infinite(self) -> None:
         """Refuse infinite decision sets if some attack can't lie about them."""

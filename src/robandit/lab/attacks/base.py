@@ -56,6 +56,10 @@ class Attack(Configured, ABC):
     def observe(self, offer: Offer, played: Index, reward: Floats) -> None:
         """Learn which actions were played, (B,), and their clean rewards, (B,)."""
 
+    def owns(self, offer: Offer) -> Bools:
+        """Whether each visitor belongs to the attack, (B,): policies that are told the liars learn nothing from it."""
+        return np.zeros(len(offer.means), dtype=bool)
+
     @property
     def label(self) -> float | None:
         """The corruption C with which tables and pictures label the attack; None if it has no limit."""

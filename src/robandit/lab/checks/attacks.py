@@ -335,7 +335,8 @@ def _lies(played: _Round) -> Floats:
 def _worlds(attack: Attack) -> list[Environment]:
     """Ordinary environments that the attack can handle."""
     finite = Heteroscedastic(dim=3, actions=5)
-    return [finite, UnitBall(dim=3, sigma_high=0.5)] if attack.infinite else [finite]
+    sourced = Heteroscedastic(dim=3, actions=5, sources=4, skew=0.5, zeta=0.05)
+    return [finite, sourced, UnitBall(dim=3, sigma_high=0.5)] if attack.infinite else [finite, sourced]
 
 
 def _odd_worlds() -> dict[str, Environment]:

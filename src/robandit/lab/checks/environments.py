@@ -27,6 +27,7 @@ MakeEnvironment: TypeAlias = Callable[[], Environment]
 _ROUNDS = 40
 _SLACK = 1e-9  # largest relative excess over a bound by rounding
 _MANY = 400  # trials; their average errs by a twentieth of their spread
+_ARRAYS = ("sigma", "noise", "delay", "source", "bias")  # of an offer
 _BAR = 5.0  # standard errors; chance exceeds them once in millions
 
 
@@ -58,6 +59,18 @@ def check_shapes(make: MakeEnvironment) -> None:
         if offer.delay is not None:
             _expect("delay", offer.delay, (trials,))
             assert offer.delay.dtype.kind == "i" and offer.delay.min() >= NEVER, f"delay has {offer.delay}"
+        _check_visitors(offer, len(environment.shares), size)
+
+
+def _check_visitors(offer: Offer, sources: int, size: tuple[int, int]) -> None:
+    """Check that sources are named where the environment has shares, and only there."""
+    assert (offer.source is None) == (sources == 0), f"shares has {sources} sources, but an offer has {offer.source}"
+    if offer.source is not None:
+        _expect("source", offer.source, size[:1])
+        known = offer.source.dtype == np.int64 and 0 <= offer.source.min() <= offer.source.max() < sources
+        assert known, f"source must be 64-bit integers from 0 to {sources - 1}, got {offer.source}"
+    if offer.bias is not None:
+        _expect("bias", offer.bias, size)
 
 
 def check_bounds(make: MakeEnvironment) -> None:
@@ -68,7 +81,9 @@ def check_bounds(make: MakeEnvironment) -> None:
         _at_most("the norm of an action", _reach(offer.menu), environment.action_bound)
         _at_most("the norm of μ*", np.linalg.norm(offer.menu.parameter, axis=1), environment.parameter_bound)
         _at_most("a mean", np.abs(offer.means), environment.mean_bound)
-        _at_most("the distance of a clean reward from its mean", np.abs(offer.rewards - offer.means), noise_range)
+        _at_most("the distance of a clean reward from its mean", np.abs(offer.noise), noise_range)
+        if offer.bias is not None:
+            _at_most("the honest difference of a source", np.abs(offer.bias), environment.misspecification)
         _at_most("sigma", offer.sigma, noise_range)
         assert (offer.sigma >= 0.0).all(), f"sigma is {offer.sigma.min()}, below 0"
 
@@ -185,7 +200,8 @@ def offers(environment: Environment, trials: Sequence[int], rounds: int = _ROUND
 def copied(offer: Offer) -> Offer:
     """A copy of an offer that shares no array with it."""
     menu = Menu(*(_copy(value) for value in offer.menu))
-    return replace(offer, menu=menu, sigma=_copy(offer.sigma), noise=_copy(offer.noise), delay=_copy(offer.delay))
+    parts = {name: _copy(getattr(offer, name)) for name in _ARRAYS}
+    return replace(offer, menu=menu, **parts)
 
 
 def changes(one: Offer, other: Offer, row: int | slice = ALL, place: int | slice = ALL) -> str:
@@ -206,7 +222,7 @@ def _parts(offer: Offer) -> Iterator[tuple[str, Any]]:
     """Everything in an offer, by name. An infinite set is represented by its dimension."""
     for name, value in offer.menu._asdict().items():
         yield name, value.dim if isinstance(value, Region) else value
-    for name in ("round", "sigma", "noise", "delay"):
+    for name in ("round", *_ARRAYS):
         yield name, getattr(offer, name)
 
 

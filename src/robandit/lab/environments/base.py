@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -80,6 +80,10 @@ class Offer:
     """The σ that the policy is told, where it is not the true one."""
     delay: Ints | None = None
     """The rounds until each trial's reward arrives, (B,), or `NEVER`. None means that all arrive at once."""
+    source: Ints | None = None
+    """The source of each trial's visitor, (B,). None where sources have no names."""
+    bias: Floats | None = None
+    """What visitors from that source honestly add to the mean of each action, (B, K). None where all are alike."""
 
     @property
     def actions(self) -> Floats | Region:
@@ -94,7 +98,8 @@ class Offer:
     @property
     def rewards(self) -> Floats:
         """The clean reward r′_t(a) of every action, (B, K)."""
-        return self.menu.means + (self.noise if self.noise.ndim == 2 else self.noise[:, None])
+        means = self.menu.means if self.bias is None else self.menu.means + self.bias
+        return means + (self.noise if self.noise.ndim == 2 else self.noise[:, None])
 
     def mean_of(self, played: Index, action: Floats) -> Floats:
         """The mean ⟨a_t, μ*⟩ of the actions played, (B,), by place in a finite set, by features in an infinite one."""
@@ -105,7 +110,8 @@ class Offer:
     def reward_of(self, played: Index, action: Floats) -> Floats:
         """The clean reward r′_t(a_t) of the actions played, (B,)."""
         noise = self.noise if self.noise.ndim == 1 else self.noise[count_to(len(played)), played]
-        return self.mean_of(played, action) + noise
+        mean = self.mean_of(played, action)
+        return (mean if self.bias is None else mean + self.bias[count_to(len(played)), played]) + noise
 
     def narrowed(self, actions: Floats) -> Offer:
         """The same offer with a finite set: the witnesses of the infinite one, then these ``actions``, (B, d)."""
@@ -157,9 +163,17 @@ class Environment(Configured, ABC):
         """A number s such that the noise of every round is s-sub-Gaussian. R always is one."""
         return self.noise_range
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of each source in the traffic; none where sources have no names."""
+        return ()
+
 
 def side_by_side(worlds: Sequence[Iterator[Offer]]) -> Iterator[tuple[Offer, Sequence[Offer]]]:
-    """Yield the offers of several worlds as one batch, and each by itself. Their sets must have the same size."""
+    """Yield the offers of several worlds as one batch, and each by itself.
+
+    Their sets must have the same size, and all worlds or none have sources, which differ honestly in all or in none.
+    """
     last: list[Menu] = []
     for parts in zip(*worlds, strict=True):
         if len(parts) == 1:
@@ -172,7 +186,9 @@ def side_by_side(worlds: Sequence[Iterator[Offer]]) -> Iterator[tuple[Offer, Seq
         told = None
         if any(part.told is not None for part in parts):
             told = _stacked([part.sigma if part.told is None else part.told for part in parts])
-        yield Offer(parts[0].round, together, sigma, noise, told, _stacked_delays(parts)), parts
+        source = None if parts[0].source is None else np.concatenate([cast(Ints, part.source) for part in parts])
+        bias = None if parts[0].bias is None else np.concatenate([cast(Floats, part.bias) for part in parts])
+        yield Offer(parts[0].round, together, sigma, noise, told, _stacked_delays(parts), source, bias), parts
 
 
 def _stacked(arrays: Sequence[Floats]) -> Floats:

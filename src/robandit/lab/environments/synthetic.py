@@ -12,6 +12,7 @@ from robandit.arrays import Floats, Ints
 from robandit.geometry.regions import Ball
 from robandit.inputs import boolean, integer, not_negative, share
 from robandit.lab.environments.base import NEVER, Environment, Menu, Offer
+from robandit.lab.environments.traffic import Traffic, shares_of
 from robandit.streams import Derived, Draws
 
 
@@ -45,6 +46,12 @@ class Synthetic(Environment):
     """Mean delay of a reward in rounds. Delays are geometric, cut at 20 times their mean."""
     lost: float = 0.0
     """Probability that a reward never arrives."""
+    sources: int = 0
+    """Number of sources of traffic, which policies are told. By default there are none to tell apart."""
+    skew: float = 0.0
+    """How unequal sources are: the j-th has traffic in proportion to j^−skew."""
+    zeta: float = 0.0
+    """Largest honest difference ζ of the mean of a source's visitors from ⟨a, μ*⟩."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,7 +60,8 @@ class Synthetic(Environment):
             raise ValueError(f"fewest must be at most actions = {self.actions}, got {self.fewest}")
         if self.fresh_rounds is not None:
             integer("fresh_rounds", self.fresh_rounds, least=0)
-        for name in ("sigma_low", "sigma_high", "drift", "mean_delay"):
+        integer("sources", self.sources, least=0)
+        for name in ("sigma_low", "sigma_high", "drift", "mean_delay", "skew", "zeta"):
             not_negative(name, getattr(self, name))
         share("lost", self.lost)
         for name in ("infinite", "hide_sigma", "per_action"):
@@ -80,6 +88,10 @@ class Synthetic(Environment):
             raise ValueError("bernoulli rewards have a sigma of 0.5; leave sigma_low and sigma_high out")
         if self.infinite and (self.per_action or self.noise == "bernoulli" or self.fewest or self.fresh_rounds):
             raise ValueError("an infinite set goes without per_action, fewest, fresh_rounds and bernoulli rewards")
+        if not self.sources and (self.zeta > 0.0 or self.skew > 0.0):
+            raise ValueError(f"skew and zeta need sources >= 1, got {self.skew} and {self.zeta} without")
+        if self.infinite and self.zeta > 0.0:
+            raise ValueError(f"an infinite set goes without zeta, got {self.zeta}")
         if self.drift > 0.0 and self.dim == 1:
             raise ValueError("drift needs dim >= 2: in one dimension there is nowhere to turn")
 
@@ -91,13 +103,38 @@ class Synthetic(Environment):
     def noise_scale(self) -> float:
         return 0.5 if self.noise == "bernoulli" else self.sigma_high  # Hoeffding's lemma for 0 or 1 and for ±σ
 
+    @property
+    def misspecification(self) -> float:
+        return self.zeta
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return shares_of(self.sources, self.skew)
+
     def rounds(self, draw: Draws) -> Iterator[Offer]:
         menu_of, noise_of, delay_of = self._menus(draw), self._noise(draw), self._delays(draw)
+        visit_of = self._visits(draw)
         for t in count(1):
             menu = menu_of(t)
-            sigma, noise = noise_of(t, menu)
+            source, bias = visit_of(t, menu)
+            sigma, noise = noise_of(t, menu, bias)
             told = np.full_like(sigma, self.noise_range) if self.hide_sigma else None
-            yield Offer(t, menu, sigma, noise, told, delay_of(t))
+            yield Offer(t, menu, sigma, noise, told, delay_of(t), source, bias)
+
+    def _visits(self, draw: Draws) -> Callable[[int, Menu], tuple[Ints | None, Floats | None]]:
+        """The source of each visitor by round, (B,), and what it honestly adds to the means, (B, K)."""
+        if not self.sources:
+            return lambda t, menu: (None, None)
+        traffic = Traffic(draw, shares=self.shares, zeta=self.zeta, dim=self.dim)
+
+        def visits(t: int, menu: Menu) -> tuple[Ints, Floats | None]:
+            source = traffic.sources(t)
+            bias = traffic.bias(source, menu.actions) if isinstance(menu.actions, np.ndarray) else None
+            if bias is not None and self.noise == "bernoulli":  # the rate of a click stays within 0 and 1
+                bias = np.clip(menu.means + bias, 0.0, 1.0) - menu.means
+            return source, bias
+
+        return visits
 
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:
         """The decision sets by round. Entries are uniform on ±1/√d; for rewards of 0 or 1 they are positive."""
@@ -135,22 +172,22 @@ class Synthetic(Environment):
         aside /= np.linalg.norm(aside, axis=1, keepdims=True)
         return lambda t: np.cos(self.drift * t) * start + np.sin(self.drift * t) * aside
 
-    def _noise(self, draw: Draws) -> Callable[[int, Menu], tuple[Floats, Floats]]:
+    def _noise(self, draw: Draws) -> Callable[[int, Menu, Floats | None], tuple[Floats, Floats]]:
         """The bounds σ_t and the noise ε_t by round: each (B,), or (B, K) per action."""
         shape = (self.actions,) if self.per_action else ()
         spread = draw.uniform(*shape)
         if self.noise == "bernoulli":
             coin = draw.uniform(self.actions)
 
-            def bernoulli(t: int, menu: Menu) -> tuple[Floats, Floats]:
-                rewards = coin.at(t)[:, : menu.means.shape[1]] < menu.means
-                return np.full(len(draw), 0.5), rewards - menu.means
+            def bernoulli(t: int, menu: Menu, bias: Floats | None) -> tuple[Floats, Floats]:
+                rates = menu.means if bias is None else menu.means + bias
+                return np.full(len(draw), 0.5), (coin.at(t)[:, : rates.shape[1]] < rates) - rates
 
             return bernoulli
         source = draw.normal(*shape) if self.noise == "gaussian" else draw.uniform(*shape)
         sigmas, noises = Derived(self._sigma, spread), Derived(self._symmetric, spread, source)
 
-        def symmetric(t: int, menu: Menu) -> tuple[Floats, Floats]:
+        def symmetric(t: int, menu: Menu, bias: Floats | None) -> tuple[Floats, Floats]:
             sigma, noise = sigmas.at(t), noises.at(t)
             if self.per_action and sigma.shape != menu.means.shape:
                 return sigma[:, : menu.means.shape[1]], noise[:, : menu.means.shape[1]]
