@@ -13,8 +13,8 @@ import robandit
 SOURCE = Path(robandit.__file__).parent
 
 # From the ground up: a module imports from its own room and from those before it.
-ROOMS = ["arrays", "errors", "inputs", "streams", "files", "rewards", "geometry", "policies", "monitor", "features"]
-ROOMS += ["lab", "figures", "experiments", "wire", "client", "service", "logs", "cli"]
+ROOMS = ["arrays", "errors", "inputs", "streams", "files", "rewards", "features", "geometry", "policies", "bandit"]
+ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "logs", "cli"]
 
 
 def modules() -> dict[str, Path]:

@@ -4,6 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from robandit.bandit import Bandit, Explanation, Pick
 from robandit.features import Features
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
@@ -44,12 +45,14 @@ __all__ = [
     "OFUL",
     "SAVE",
     "Ball",
+    "Bandit",
     "Box",
     "Certificate",
     "CorruptionMonitor",
     "Decision",
     "Ellipsoid",
     "Exp3P",
+    "Explanation",
     "Features",
     "GAdaOFUL",
     "Greedy",
@@ -57,6 +60,7 @@ __all__ = [
     "Intersection",
     "LinTS",
     "MultiLevelWeightedOFUL",
+    "Pick",
     "Policy",
     "Polytope",
     "Recommendation",

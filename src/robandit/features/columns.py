@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -15,6 +15,8 @@ PEAK = 4.0
 """A fitted column's values lie within this many of its scales; what lies beyond is clipped."""
 BUCKETS = 32
 """The number of slots that the levels of a hashed column share, by default."""
+SLOTS = 64
+"""The number of labels that have a slot of their own in a growing column, by default."""
 UNSEEN = "(unseen)"
 """The slot of categories that the schema does not know."""
 
@@ -155,8 +157,58 @@ class Hashed:
         return int.from_bytes(salted, "little") % self.buckets
 
 
-Column = Numeric | Boolean | Categorical | Hashed
-KINDS: dict[str, type[Any]] = {"numeric": Numeric, "boolean": Boolean, "categorical": Categorical, "hashed": Hashed}
+@dataclass(frozen=True)
+class Growing:
+    """A column of labels that nobody has listed: each takes a slot of its own when it first comes.
+
+    Once the slots are taken, further labels share them by a hash.
+
+    >>> Growing("item", slots=3).grown(["a", "b"]).names
+    ('item=a', 'item=b', 'item#2')
+    """
+
+    name: str
+    _: KW_ONLY
+    slots: int = SLOTS
+    levels: tuple[str, ...] = ()
+    """The labels that have a slot, in the order in which they came."""
+
+    reach = 1.0
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        integer(f"{self.name}: slots", self.slots, 1)
+        if len(set(self.levels)) < len(self.levels) or len(self.levels) > self.slots:
+            raise ValueError(f"{self.name}: levels must be different and at most {self.slots}, got {self.levels!r:.80}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its features are called."""
+        free = [f"{self.name}#{place}" for place in range(len(self.levels), self.slots)]
+        return *[f"{self.name}={level}" for level in self.levels], *free
+
+    def grown(self, labels: Iterable[str]) -> Growing:
+        """The column after some labels came."""
+        new = [text for text in dict.fromkeys(labels) if text not in self.levels]
+        return replace(self, levels=(*self.levels, *new)[: self.slots])
+
+    def slot(self, text: str) -> int:
+        """The slot of a label: its own, or a shared one."""
+        if text in self.levels:
+            return self.levels.index(text)
+        return Hashed(self.name, buckets=max(2, self.slots)).slot(text) % self.slots
+
+
+Column = Numeric | Boolean | Categorical | Hashed | Growing
+Labelled = Categorical | Hashed | Growing
+"""The kinds of columns that hold labels, of which a vector has one slot out of many."""
+KINDS: dict[str, type[Any]] = {
+    "numeric": Numeric,
+    "boolean": Boolean,
+    "categorical": Categorical,
+    "hashed": Hashed,
+    "growing": Growing,
+}
 """The kinds of columns by the name that a file or an override has for them."""
 
 

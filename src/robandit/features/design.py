@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 
 from robandit.arrays import Floats
-from robandit.features.columns import Categorical, Hashed, Numeric
+from robandit.features.columns import Labelled, Numeric
 from robandit.features.layout import Layout
 
 _NOTHING, _FAINT = 1e-12, 1e-8  # shares of the largest eigenvalue: none at all; too weak to say anything
@@ -44,6 +44,18 @@ def schema_spread(layout: Layout) -> float | None:
     return _least(second * layout.factor**2)
 
 
+def typical_norm(layout: Layout) -> float:
+    """The root mean square of ‖a‖ if numbers within limits are spread evenly, and all others have the variance 1."""
+    mean = {
+        column.name: column.limit**2 / 3.0 if isinstance(column, Numeric) and column.limit <= 1.0 else 1.0
+        for column in layout.columns
+    }
+    hidden = {column.name for column in layout.source} | {c.name for c in layout.context if layout.centred}
+    squares = [mean[column.name] for column in layout.columns if column.name not in hidden] + [1.0] * layout.intercept
+    squares += [mean[one] * mean[two] for one, two in layout.crosses]
+    return layout.factor * float(np.sqrt(sum(squares)))
+
+
 def _factors(layout: Layout) -> list[list[tuple[str, int]]]:
     """What each slot of work is a product of: columns, and the place within their blocks."""
     mains = [[(column.name, place)] for column in layout.columns for place in range(len(column.names))]
@@ -60,7 +72,7 @@ def _mean(layout: Layout, factors: list[tuple[str, int]]) -> float:
     found = 1.0
     for name, places in powers.items():
         column = layout.column(name)
-        if isinstance(column, Categorical | Hashed):
+        if isinstance(column, Labelled):
             found *= len(set(places)) == 1 and 1.0 / len(column.names)
         else:  # no value is missing at a corner
             found *= not any(places) and len(places) % 2 == 0 and column.reach ** len(places)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from robandit.arrays import Floats
-from robandit.features.columns import Column, Numeric
-from robandit.features.encoding import Counts, RecordPlan, fill, finish
+from robandit.features.cells import MISSING
+from robandit.features.columns import Column, Growing, Numeric
+from robandit.features.encoding import Counts, RecordPlan, fill, finish, standardise
 from robandit.features.layout import Layout
 from robandit.features.moments import Moments
 from robandit.features.tables import ColumnTable, read_table
@@ -22,14 +23,17 @@ Tables = tuple[ColumnTable, ColumnTable, ColumnTable]
 class Encoder:
     """Turns cells into vectors by a layout, whose columns without a scale have moments."""
 
-    def __init__(self, layout: Layout, moments: dict[str, Moments] | None = None) -> None:
-        self.layout, self.counts = layout, Counts()
+    def __init__(self, layout: Layout, moments: Mapping[str, Moments] | None = None) -> None:
+        self.counts = Counts()
         open_ = [column.name for column in layout.columns if isinstance(column, Numeric) and column.scale is None]
-        self.moments = {name: (moments or {}).get(name, Moments()) for name in open_}
+        self._adopt(layout, {name: (moments or {}).get(name, Moments()) for name in open_})
+
+    def _adopt(self, layout: Layout, moments: dict[str, Moments]) -> None:
+        self.layout, self.moments = layout, moments
         roles = layout.action, layout.context, layout.source
         ends = np.cumsum([sum([len(column.names) for column in columns]) for columns in roles]).tolist()
         self._shared = slice(ends[0], ends[1]), slice(ends[1], ends[2])
-        self._plans = [] if open_ else [RecordPlan(layout, columns) for columns in roles]
+        self._plans = [] if moments else [RecordPlan(layout, columns) for columns in roles]
 
     def resolved(self, columns: Sequence[Column], moments: Mapping[str, Moments]) -> tuple[Column, ...]:
         """Columns with the centres and scales that moments say."""
@@ -43,18 +47,22 @@ class Encoder:
     def encode(self, candidates: Any, context: Any, source: Any, id_: str | None) -> Floats:
         """The vectors (K, dim) of a decision set."""
         quick = self._quickly(candidates, context, source)
-        if quick is not None:
-            return quick
+        return self.scale(self.read(candidates, context, source, id_)) if quick is None else quick
+
+    def read(self, candidates: Any, context: Any, source: Any, id_: str | None) -> Floats:
+        """What the cells of a decision set hold, before it is scaled: rows of work (K, slots)."""
         table = self._read_candidates(candidates, id_)
         around, whence = table, table
         if context is not None:
             around = self._read_context(context)
         if source is not None:
             whence = read_table([{column.name: source for column in self.layout.source}], row="source")
-        moments = self._followed((table, around, whence)) if self.moments else {}
-        found = self._encoded((table, around, whence), moments, [slice(None)])
-        self.moments = moments
-        return found
+        tables = table, around, whence
+        layout, moments = self._grown(tables), self._followed(tables) if self.moments else {}
+        work = self._filled(layout, tables, moments)
+        if moments or layout is not self.layout:
+            self._adopt(layout, moments)
+        return work
 
     def rows(self, frame: Any, decision: str | None) -> Floats:
         """The vectors (n, dim) of a long table that holds all columns."""
@@ -66,7 +74,12 @@ class Encoder:
                     "centre='set' needs whole decision sets: pass decision= with the column that tells them apart"
                 )
             sets = table.groups(decision)
-        return self._encoded((table, table, table), self.moments, sets)
+        return self.scale(self._filled(self.layout, (table, table, table), self.moments), sets)
+
+    def scale(self, work: Floats, sets: Sequence[Any] = (slice(None),)) -> Floats:
+        """The vectors (n, dim) of what was read, which is overwritten, by the centres and scales that are known now."""
+        standardise(self.layout, self.resolved(self.layout.columns, self.moments), work)
+        return finish(self.layout, work, sets)
 
     def _quickly(self, candidates: Any, context: Any, source: Any) -> Floats | None:
         """The vectors, if the candidates are dicts that hold nothing unusual."""
@@ -84,23 +97,31 @@ class Encoder:
         self._share(work, context is not None, source is not None)
         return finish(self.layout, work)
 
-    def _encoded(self, tables: Tables, moments: Mapping[str, Moments], sets: Sequence[Any]) -> Floats:
-        """The vectors in the general way. The tables of context and source may have one row for all."""
-        layout, counts = self.layout, Counts()
-        work = np.zeros((tables[0].length, len(layout.work_names)))
+    def _filled(self, layout: Layout, tables: Tables, moments: Mapping[str, Moments]) -> Floats:
+        """What the cells hold, in the general way. The tables of context and source may have one row for all."""
+        counts, work = Counts(), np.zeros((tables[0].length, len(layout.work_names)))
         roles = layout.action, layout.context, layout.source
         for columns, table in zip(roles, tables, strict=True):
             fill(layout, self.resolved(columns, moments), table, work[: table.length], counts)
         self._share(work, tables[1] is not tables[0], tables[2] is not tables[0])
-        found = finish(layout, work, sets)
         self.counts += counts
-        return found
+        return work
 
     def _share(self, work: Floats, context: bool, source: bool) -> None:
         """Copy what the first row has of context and source to all others, where one value is for all of them."""
         for shared, slots in zip((context, source), self._shared, strict=True):
             if shared:
                 work[1:, slots] = work[0, slots]
+
+    def _grown(self, tables: Tables) -> Layout:
+        """The layout after the labels of a decision set took their slots."""
+        roles: dict[str, Any] = {}
+        for role, table in zip(("action", "context", "source"), tables, strict=True):
+            old: tuple[Column, ...] = getattr(self.layout, role)
+            new = tuple(_after(column, table) if isinstance(column, Growing) else column for column in old)
+            if new != old:
+                roles[role] = new
+        return replace(self.layout, **roles) if roles else self.layout
 
     def _followed(self, tables: Tables) -> dict[str, Moments]:
         """The moments after the values of a decision set."""
@@ -133,6 +154,13 @@ class Encoder:
         if table.length != 1:
             raise ValueError(f"a context must be one row for all candidates, got {table.length}")
         return table
+
+
+def _after(column: Growing, table: ColumnTable) -> Growing:
+    """A column after the labels of a table took their slots."""
+    if len(column.levels) == column.slots:
+        return column
+    return column.grown(MISSING if text is None else text for text in table.labels(column.name)[0])
 
 
 def _are_ids(candidates: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from robandit.arrays import Floats, Index
 from robandit.features.cells import MISSING, label, number, truth
-from robandit.features.columns import Boolean, Categorical, Column, Hashed
+from robandit.features.columns import Boolean, Categorical, Column, Growing, Hashed, Labelled, Numeric
 from robandit.features.layout import Layout, numeric
 from robandit.features.tables import ColumnTable
 
@@ -27,24 +27,23 @@ _KEPT = 1 << 16  # the most hashed labels that are remembered
 
 
 def fill(layout: Layout, columns: Sequence[Column], table: ColumnTable, out: Floats, counts: Counts) -> None:
-    """Write the blocks of some columns into rows of work (n, slots)."""
+    """Write what the cells of some columns hold into rows of work (n, slots): numbers as they are, NaN if missing."""
     for column in columns:
         first = layout.first[column.name]
-        if isinstance(column, Categorical | Hashed):
+        if isinstance(column, Labelled):
             out[np.arange(len(out)), first + _slots(column, table, counts)] = 1.0
         else:
-            width = len(column.names)
-            _fill_numbers(column, table, out[:, first : first + width], counts)
+            _fill_numbers(column, table, out[:, first : first + len(column.names)], counts)
 
 
-def _slots(column: Categorical | Hashed, table: ColumnTable, counts: Counts) -> Index:
+def _slots(column: Labelled, table: ColumnTable, counts: Counts) -> Index:
     """The slot of each row within the block of a column of labels."""
     labels, codes = table.labels(column.name, optional=MISSING in getattr(column, "levels", ()))
     known = column.slots(0) if isinstance(column, Categorical) else {}
     found = np.empty(len(labels), np.intp)
     times = np.bincount(codes, minlength=len(labels)).tolist()
     for place, text in enumerate(labels):
-        if isinstance(column, Hashed):
+        if not isinstance(column, Categorical):
             found[place] = column.slot(MISSING if text is None else text)
         else:
             found[place] = known.get(MISSING if text is None else text, len(column.levels))
@@ -56,9 +55,9 @@ def _slots(column: Categorical | Hashed, table: ColumnTable, counts: Counts) -> 
 
 
 def _fill_numbers(column: Column, table: ColumnTable, out: Floats, counts: Counts) -> None:
-    """Write z, and whether the value is missing, into the block (n, 1 or 2) of a column of numbers."""
+    """Write the numbers, and whether each is missing, into the block (n, 1 or 2) of a column of numbers."""
     known = numeric(column)
-    assert known is not None and known.centre is not None and known.scale is not None
+    assert known is not None
     values = table.numbers(column.name, truth if isinstance(column, Boolean) else number, optional=known.missing)
     gone = np.isnan(values)
     if gone.any():
@@ -68,16 +67,26 @@ def _fill_numbers(column: Column, table: ColumnTable, out: Floats, counts: Count
                 f"fill it in, or allow it with missing=True (a history with missing values does, too)"
             )
         counts[column.name, "missing"] += int(gone.sum())
-        values, out[:, 1] = np.where(gone, known.centre, values), gone
+        out[:, 1] = gone
+    out[:, 0] = values
+    counts[column.name, "clipped"] += int(np.count_nonzero(np.abs(_z(known, values)) > known.limit))
+
+
+def _z(column: Numeric, values: Floats) -> Floats:
+    """z of some values, not clipped yet: as the quick way has it, to the last bit."""
+    assert column.centre is not None and column.scale is not None
     with np.errstate(over="ignore"):
-        z = standardise(values, known.centre, 1.0 / known.scale)
-    counts[column.name, "clipped"] += int(np.count_nonzero(np.abs(z) > known.limit))
-    np.clip(z, -known.limit, known.limit, out=out[:, 0])
+        return (values - column.centre) * (1.0 / column.scale)
 
 
-def standardise(values: Floats, centre: Any, inverse: Any) -> Floats:
-    """z of some values: the one formula of both ways, so that their last bits agree."""
-    return (values - centre) * inverse
+def standardise(layout: Layout, columns: Sequence[Column], work: Floats) -> None:
+    """Turn the numbers of rows of work into z, in place: clipped, and 0 where they are missing."""
+    for column in columns:
+        known = numeric(column)
+        if known is not None:
+            slot = work[:, layout.first[column.name]]
+            z = _z(known, slot)
+            np.clip(np.where(np.isnan(slot), 0.0, z) if known.missing else z, -known.limit, known.limit, out=slot)
 
 
 def finish(layout: Layout, work: Floats, sets: Sequence[Any] = (slice(None),)) -> Floats:
@@ -112,7 +121,7 @@ class RecordPlan:
         self._limit = np.array([column.limit for column, _ in known])
         self._choices: list[tuple[Callable[[Any], Any], Callable[[Any], int]]] = []
         for column in columns:
-            if isinstance(column, Categorical | Hashed):
+            if isinstance(column, Labelled):
                 self._choices.append((itemgetter(column.name), _finder(column, layout.first[column.name]).__getitem__))
 
     def write(self, records: Sequence[Any], work: Floats) -> bool:
@@ -154,21 +163,22 @@ def _starts(number: int, times: int, width: int) -> Index:
     return np.tile(np.arange(number, dtype=np.intp) * width, times)
 
 
-def _finder(column: Categorical | Hashed, first: int) -> dict[Any, int]:
-    return column.slots(first) if isinstance(column, Categorical) else _Buckets(column, first)
+def _finder(column: Labelled, first: int) -> dict[Any, int]:
+    return column.slots(first) if isinstance(column, Categorical) else _Slots(column, first)
 
 
-class _Buckets(dict[Any, int]):
-    """The slots of hashed labels, of which many are remembered."""
+class _Slots(dict[Any, int]):
+    """The slots of labels that no schema lists, of which many are remembered."""
 
-    def __init__(self, column: Hashed, first: int) -> None:
+    def __init__(self, column: Hashed | Growing, first: int) -> None:
         super().__init__()
         self._column, self._first = column, first
+        self._open = isinstance(column, Growing) and len(column.levels) < column.slots
 
     def __missing__(self, cell: Any) -> int:
         text = label(cell)
-        if text is None:
-            raise KeyError(cell)  # the general way counts it
+        if text is None or (self._open and text not in self._column.levels):  # type: ignore[union-attr]
+            raise KeyError(cell)  # the general way counts it, or gives it a slot
         slot = self._first + self._column.slot(text)
         if len(self) < _KEPT:
             self[cell] = slot

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from robandit.arrays import Floats
 from robandit.errors import Configured
 from robandit.features.columns import Column, Hashed, read_columns
-from robandit.features.design import history_spread, schema_spread
+from robandit.features.design import history_spread, schema_spread, typical_norm
 from robandit.features.encoder import Encoder
 from robandit.features.fitting import fitted
 from robandit.features.layout import Layout, read_crosses, units
@@ -122,6 +122,16 @@ class Features(Configured):
         return self._layout.action_bound
 
     @property
+    def centred(self) -> bool:
+        """Whether the mean of the decision set is taken from its vectors."""
+        return self._layout.centred
+
+    @property
+    def typical_norm(self) -> float:
+        """How long vectors usually are, about."""
+        return typical_norm(self._layout)
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """All columns, with the centres and scales that are known by now."""
         return self._encoder.resolved(self._layout.columns, self._encoder.moments)
@@ -158,6 +168,17 @@ class Features(Configured):
         `learning`, the candidates count towards centres and scales first.
         """
         return self._encoder.encode(candidates, context, source, self.id)
+
+    def read(self, candidates: Any, context: Any = None, source: Any = None) -> Floats:
+        """What the cells of a decision set hold, before it is scaled. `scale` makes vectors of it, now or later.
+
+        While `learning`, whoever learns from vectors must keep this instead: scales may be others by then.
+        """
+        return self._encoder.read(candidates, context, source, self.id)
+
+    def scale(self, read: Floats) -> Floats:
+        """The vectors (K, dim) of what was read, by the centres and scales that are known now."""
+        return self._encoder.scale(read.copy())
 
     def rows(self, frame: Any, *, decision: str | None = None) -> Floats:
         """The vectors (n, dim) of a long table that holds all columns, such as a history.

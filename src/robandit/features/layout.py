@@ -11,7 +11,7 @@ import numpy as np
 
 from robandit.arrays import Floats, Index
 from robandit.errors import nearest
-from robandit.features.columns import Boolean, Categorical, Column, Hashed, Numeric
+from robandit.features.columns import Boolean, Column, Labelled, Numeric
 
 CONSTANT = "(constant)"
 """The name of the feature that is always 1."""
@@ -123,7 +123,7 @@ def numeric(column: Column) -> Numeric | None:
 
 
 def _is_label(column: Column) -> bool:
-    return isinstance(column, Categorical | Hashed)
+    return isinstance(column, Labelled)
 
 
 def read_crosses(crosses: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:

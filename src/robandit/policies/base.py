@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from robandit.policies.decision import Actions, Decision, RoundCounter, Search
 from robandit.policies.parts import Statistics, one_of, split_ties
 from robandit.policies.radius import Setting
 from robandit.policies.reader import CallReader
-from robandit.policies.saved import pack, unpack
+from robandit.policies.saved import pack, read_saved, unpack, write_saved
 from robandit.policies.settings import MEANINGS, read_settings
 from robandit.policies.sources import Labels, Sources, SourceSlots
 from robandit.streams import POLICY, RoundStream
@@ -313,6 +314,26 @@ class Policy(Configured, ABC, Generic[S]):
         except (KeyError, TypeError) as error:
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
         return policy
+
+    def save(self, path: str | Path) -> None:
+        """Write the state into one file, all of it or nothing."""
+        write_saved(path, "policy", self.state())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The policy that was saved in a file; it continues bit for bit. `Policy.load` finds out which policy it is."""
+        state = read_saved(path, "policy")
+        return cls.named(state.get("policy")).from_state(state)
+
+    @classmethod
+    def named(cls, name: Any) -> type[Self]:
+        """The policy of this name: this class, or one that is derived from it."""
+        kinds = [cls]
+        for kind in kinds:
+            if kind.__name__ == name:
+                return kind
+            kinds += kind.__subclasses__()
+        raise ValueError(f"this is a state of {name}, which is no {cls.__name__} that is known here; import it first")
 
     # Internals.
 

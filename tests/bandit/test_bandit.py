@@ -1,0 +1,215 @@
+"""Bandit: it plays as its policy does by hand, takes what people have, and learns each reward once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from shops import open_schema, products, rate, schema
+
+import robandit
+from robandit import OFUL, Bandit, Features
+from robandit.bandit.bandit import WARM_UP
+from robandit.features import Growing
+
+
+def saved(bandit: Bandit, folder: Path) -> bytes:
+    """All that a bandit knows."""
+    bandit.save(folder / "bandit")
+    return (folder / "bandit").read_bytes()
+
+
+# The same as by hand.
+
+
+@pytest.mark.parametrize("given", [None, "oful", OFUL, robandit.MultiLevelWeightedOFUL])
+def test_it_plays_as_its_policy_does_by_hand(given: Any) -> None:
+    features = schema()
+    bandit = Bandit(features=features, rewards=(10, 60), seed=3, policy=given, exploration=0.1)
+    plain = type(bandit.policy).from_state(bandit.policy.state())
+    rng, waiting = np.random.default_rng(0), []
+    for _ in range(60):
+        offered = products(rng, 6)
+        pick = bandit.choose(offered, source="ads")
+        decision = plain.choose(features.encode(offered), source="ads", propensity=True)
+        assert (pick.id, pick.index) == (offered[decision.index]["item"], decision.index)
+        assert pick.propensity == decision.propensity and pick.value == 10 + 50 * decision.value
+        waiting.append((pick, decision))
+        if len(waiting) == 5:  # late and shuffled, by object and by id
+            for place in rng.permutation(5):
+                reward = 10 + 50 * rate(offered[waiting[place][1].index])
+                bandit.learn(waiting[place][0] if place % 2 else waiting[place][0].decision_id, reward)
+                plain.update(waiting[place][1], (reward - 10) / 50)
+            waiting = []
+    assert np.array_equal(bandit.policy.estimate().center, plain.estimate().center)
+    center = plain.estimate().center
+    assert bandit.estimate() == {
+        name: 50 * effect + 10 * (name == "(constant)") for name, effect in features.explain(center).items()
+    }
+
+
+def test_one_answer_for_every_kind_of_table() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        offered = products(rng, 5)
+        columns = {name: [one[name] for one in offered] for name in offered[0]}
+        tables: list[Any] = [offered, tuple(offered), columns, pd.DataFrame(offered), pl.DataFrame(offered)]
+        kinds = [("item", "U9"), ("price", float), ("colour", "U9")]
+        tables += [pa.table(columns), np.array([tuple(one.values()) for one in offered], dtype=kinds)]
+        picks = [Bandit(features=schema(), seed=5).choose(table) for table in tables]
+        assert {pick.id for pick in picks} == {offered[picks[0].index]["item"]}
+        assert all(type(pick.id) is str and pick.value == picks[0].value for pick in picks)
+
+
+def test_context_and_source_go_with_the_candidates() -> None:
+    features = Features(
+        action={"price": (0, 50)},
+        context={"age": (0, 100)},
+        source={"shop": ["a", "b"]},
+        crosses=[("age", "price"), ("shop", "price")],
+    )
+    bandit = Bandit(features=features, seed=1)
+    pick = bandit.choose([{"price": 1}, {"price": 40}], {"age": 20}, "b")
+    assert pick.id == pick.index and pick.source == "b"
+    assert np.array_equal(pick.rows, features.encode([{"price": 1}, {"price": 40}], {"age": 20}, "b"))
+
+
+def test_a_frame_and_ids_of_numbers() -> None:
+    frame = pd.DataFrame({"sku": [11, 12], "price": [1.0, 2.0]})
+    pick = Bandit(features=Features(action={"price": (0, 9)}), id="sku", seed=1).choose(frame)
+    assert pick.id in (11, 12) and type(pick.id) is int
+    named = Bandit(features=Features(action={"price": (0, 9)}), seed=1)
+    assert named.choose([{"id": ("a", 1), "price": 3}]).id == ("a", 1)
+
+
+# Plain ids.
+
+
+def test_plain_ids_are_learnt_one_by_one() -> None:
+    worth = {"a": 0.1, "b": 0.3, "c": 0.6, "d": 0.2}
+    bandit, rng, chosen = Bandit(seed=4, fixed_sets=True), np.random.default_rng(0), []
+    for t in range(600):
+        pick = bandit.choose(["b", "a"] if t < 50 else [*worth])
+        bandit.learn(pick, float(rng.random() < worth[pick.id]))
+        chosen.append(pick.id)
+    assert chosen[-100:].count("c") > 80
+    estimate = bandit.estimate()
+    assert list(estimate)[:4] == ["id=b", "id=a", "id=c", "id=d"] and len(estimate) == 65
+    assert estimate["id=c"] + estimate["(constant)"] == pytest.approx(0.6, abs=0.1)
+
+
+def test_more_ids_than_slots_share_them() -> None:
+    column = Growing("id", slots=3)
+    features = Features(action=[column], intercept=False)
+    early = features.encode({"id": ["a", "b"]})
+    assert np.array_equal(features.encode({"id": ["c", "a", "b"]})[1:], early)
+    full = features.encode([{"id": name} for name in "abcdefgh"])
+    assert features.names == ("id=a", "id=b", "id=c") and (np.count_nonzero(full, axis=1) == 1).all()
+    assert np.array_equal(features.rows({"id": list("abcdefgh")}), full)
+    assert np.array_equal(Features.from_json(features.to_json()).encode({"id": ["h", "b"]}), full[[7, 1]])
+
+
+# Scales that are learnt online.
+
+
+@pytest.mark.parametrize("centre", [None, "set"])
+def test_what_was_learnt_in_other_scales_is_learnt_again(centre: str | None) -> None:
+    """After the warm-up the policy is the one that learns everything in the final scales."""
+    bandit, rng, log = Bandit(features=open_schema(centre=centre), seed=2), np.random.default_rng(0), []
+    for t in range(WARM_UP):
+        offered = products(rng, 4)
+        pick = bandit.choose(offered)
+        assert bandit.features.learning
+        if t % 3:
+            bandit.learn(pick, float(rng.random() < 0.4))
+            log.append((offered, pick.index, bandit.policy.updates))
+    late = bandit.choose(products(rng, 4))
+    assert not bandit.features.learning and bandit.policy.updates == len(log)
+    rng, again = np.random.default_rng(0), Bandit(features=bandit.features, seed=2).policy
+    for t in range(WARM_UP):
+        offered = products(rng, 4)
+        if t % 3:
+            place = log[t - 1 - t // 3][1]
+            action = bandit.features.encode(offered)[place]
+            again.update(robandit.Decision(round=t + 1, action=action), float(rng.random() < 0.4))
+    assert np.array_equal(bandit.policy.estimate().center, again.estimate().center)
+    for name in bandit.pending:
+        bandit.learn(name, 0)
+    assert bandit.policy.updates == WARM_UP + 1 and bandit.explain(late).id == late.id
+
+
+def test_the_caller_s_features_stay_as_they_are() -> None:
+    features = open_schema()
+    before = features.to_json()
+    bandit = Bandit(features=features, seed=1)
+    bandit.choose(products(np.random.default_rng(0), 3))
+    assert features.to_json() == before != bandit.features.to_json()
+
+
+# What it says.
+
+
+def test_an_explanation_adds_up() -> None:
+    bandit, rng = Bandit(features=schema(), rewards=(-1, 4), seed=2), np.random.default_rng(0)
+    for _ in range(200):
+        offered = products(rng, 5)
+        pick = bandit.choose(offered)
+        bandit.learn(pick, rate(offered[pick.index]))
+    told = bandit.explain(pick)
+    expected = -1 + 5 * bandit.features.encode(offered) @ bandit.policy.estimate().center
+    assert told.expected == pytest.approx(expected[pick.index])
+    assert sum(told.contributions.values()) - 1 == pytest.approx(told.expected)
+    others = [place for place in range(5) if place != pick.index]
+    assert told.runner_up == offered[max(others, key=lambda place: expected[place])]["item"]
+    assert sum(told.difference.values()) == pytest.approx(told.expected - (told.runner_up_expected or 0))
+    sizes = [abs(value) for value in told.contributions.values()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert f"beside {told.runner_up}" in str(told)
+    alone = bandit.explain(bandit.choose(offered[:1]))
+    assert alone.runner_up is None and alone.difference == {}
+
+
+def test_it_beats_uniform_play() -> None:
+    bandit, rng, worth, uniform = Bandit(features=schema(), seed=1), np.random.default_rng(0), 0.0, 0.0
+    for _ in range(1500):
+        offered = products(rng, 8)
+        rates = [rate(product) for product in offered]
+        pick = bandit.choose(offered)
+        bandit.learn(pick, float(rng.random() < rates[pick.index]))
+        worth, uniform = worth + max(rates) - rates[pick.index], uniform + max(rates) - float(np.mean(rates))
+    assert worth < uniform / 5
+
+
+# Mistakes change nothing.
+
+
+def test_mistakes_change_nothing(tmp_path: Path) -> None:
+    for features in (schema(), open_schema(), None):
+        bandit, offered = Bandit(features=features, seed=1), products(np.random.default_rng(0), 3)
+        first = bandit.choose(offered if features else ["a", "b"])
+        second = bandit.choose(offered if features else ["a", "b"])
+        bandit.learn(second, 1)
+        before = saved(bandit, tmp_path)
+        wrong: list[Any] = [[], [{}], [offered[0], offered[0]], [{**offered[0], "price": "dear"}], "text", 7, None]
+        for candidates in wrong:
+            with pytest.raises((ValueError, TypeError)):
+                bandit.choose(candidates)
+        with pytest.raises(ValueError, match="source"):
+            bandit.choose(offered if features else ["a"], source=0.5)  # type: ignore[arg-type]
+        for decision, reward in ((second, 1), (first, 2), (first, float("nan")), ("x-9", 1), (7, 1), (first, None)):
+            with pytest.raises((ValueError, TypeError)):
+                bandit.learn(decision, reward)  # type: ignore[arg-type]
+        assert saved(bandit, tmp_path) == before
+
+
+def test_decisions_that_wait_too_long_are_forgotten() -> None:
+    bandit = Bandit(seed=1, max_pending=3)
+    picks = [bandit.choose(["a", "b"]) for _ in range(5)]
+    assert bandit.pending == [pick.decision_id for pick in picks[2:]]
+    with pytest.raises(ValueError, match="one of 2 that were forgotten, since more than max_pending=3 waited"):
+        bandit.learn(picks[0], 1)
