@@ -19,7 +19,8 @@ from robandit.wire.types import NEED_CORRUPTION, BanditSettings
 
 pytest.importorskip("schemathesis")
 
-# A valid decision may have as many features as another bandit's actions have, or too large ones: no document can say.
+# A valid decision may have as many features as another bandit's actions have, or too large ones; features may have a
+# wrong checksum; a reward may be beyond the range that a bandit declares: no document can say.
 CONFIG = """
 [checks]
 negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "409", "413", "415", "422"]
@@ -27,6 +28,15 @@ negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", 
 [[operations]]
 include-path = "/v1/bandits/{name}/decisions"
 checks.positive_data_acceptance.expected-statuses = ["200", "404", "409", "422"]
+
+[[operations]]
+include-path = "/v1/bandits/{name}/rewards"
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "422"]
+
+[[operations]]
+include-path = "/v1/bandits/{name}"
+include-method = "PUT"
+checks.positive_data_acceptance.expected-statuses = ["200", "201", "409", "422"]
 """
 
 

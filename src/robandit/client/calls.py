@@ -15,12 +15,20 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robandit.errors import nearest
+from robandit.features import Features
+from robandit.rewards import Rewards as DeclaredRewards
 from robandit.wire.events import Event, decode
 from robandit.wire.types import NAME, Action, Choice, Chosen, Creation, Feedback, Outcome, Outcomes, Problem, Status
 
 T = TypeVar("T")
-Actions: TypeAlias = Mapping[str, ArrayLike] | Sequence[tuple[str, ArrayLike]] | ArrayLike
-"""The actions on offer: features by id, pairs of id and features, or rows of features, whose ids are "0", "1", …"""
+Record: TypeAlias = Mapping[str, Any]
+"""The values of an action, or of a context, by column."""
+Actions: TypeAlias = (
+    Mapping[str, ArrayLike | Record] | Sequence[tuple[str, ArrayLike | Record]] | Sequence[Record] | ArrayLike
+)
+"""The actions on offer: vectors or records by id, pairs of id and either, records with an "id", or rows of numbers.
+Rows, and records without an id, are called "0", "1", …"""
 Sigma: TypeAlias = float | Sequence[float | None] | None
 """The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
@@ -98,15 +106,23 @@ class Calls:
         return {"base_url": url, "headers": headers, "limits": LIMITS}
 
     def create(self, name: str, settings: Mapping[str, Any]) -> Plan[Status]:
-        body = msgspec.json.encode(Creation(**settings))
+        body = _encode(_creation(settings))
         reply = yield from self._insist(Ask("PUT", _path(name), body))
         return self._read(reply, Status)
 
     def decide(
-        self, name: str, actions: Actions, decision_id: str | None, source: str | None, sigma: Sigma
+        self,
+        name: str,
+        actions: Actions,
+        decision_id: str | None,
+        source: str | None,
+        sigma: Sigma,
+        context: Record | None,
     ) -> Plan[Chosen]:
         given = uuid4().hex if decision_id is None else decision_id
-        body = msgspec.json.encode(Choice(actions=_actions(actions, sigma), decision_id=given, source=source))
+        around = None if context is None else dict(context)
+        choice = Choice(actions=_actions(actions, sigma), decision_id=given, source=source, context=around)
+        body = _encode(choice)
         reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
         return self._read(reply, Chosen)
 
@@ -186,25 +202,54 @@ def _path(name: str) -> str:
     return f"/v1/bandits/{name}"
 
 
+def _creation(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given, and no others: what nobody gave, the service chooses."""
+    found = dict(settings)
+    features, rewards = found.get("features"), found.get("rewards")
+    if isinstance(features, Features):
+        found["features"] = msgspec.json.decode(features.to_json())
+    if isinstance(rewards, DeclaredRewards):
+        found["rewards"] = rewards.to_json()
+    for name in found:
+        if name not in Creation.__struct_fields__:
+            raise TypeError(f"a bandit has no setting {name!r}{nearest(name, Creation.__struct_fields__)}")
+    return found
+
+
+def _encode(body: Any) -> bytes:
+    """A body as JSON. A number of NumPy's is a number, and NaN is null: a value that is missing."""
+    return msgspec.json.encode(body, enc_hook=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a value must be a number, text, true, false or None, got {value!r:.80}")
+
+
 def _actions(given: Actions, sigma: Sigma) -> list[Action]:
     pairs = list(_pairs(given))
     sigmas = sigma if isinstance(sigma, Sequence | np.ndarray) else [sigma] * len(pairs)
     if len(sigmas) != len(pairs):
         raise ValueError(f"sigma must have one number for each of {len(pairs)} actions, got {len(sigmas)}")
-    rows = [np.asarray(features, dtype=float).tolist() for _, features in pairs]
+    rows = [dict(one) if isinstance(one, Mapping) else np.asarray(one, dtype=float).tolist() for _, one in pairs]
     known = [None if one is None else float(one) for one in sigmas]
     return [Action(name, row, one) for (name, _), row, one in zip(pairs, rows, known, strict=True)]
 
 
-def _pairs(given: Any) -> Iterable[tuple[str, ArrayLike]]:
+def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
     """Ids and features, from any of the forms of `Actions`."""
     if isinstance(given, Mapping):
         return given.items()
+    if isinstance(given, list | tuple) and given and all(isinstance(one, Mapping) for one in given):
+        return ((str(one.get("id", place)), one) for place, one in enumerate(given))
     if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
         return given
     rows = np.asarray(given, dtype=float)
     if rows.ndim != 2:
-        raise ValueError(f"actions must be a mapping, pairs of id and features, or rows, got shape {rows.shape}")
+        raise ValueError(
+            f"actions must be a mapping, pairs of id and features, records, or rows, got shape {rows.shape}"
+        )
     return ((str(number), row) for number, row in enumerate(rows))
 
 

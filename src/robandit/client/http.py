@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Rewards, Sigma, broken_off
+from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Record, Rewards, Sigma, broken_off
 from robandit.client.calls import ServiceError as ServiceError
 from robandit.wire.events import Event
 from robandit.wire.types import Chosen, Outcome, Status
@@ -62,7 +62,10 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
         return httpx.Client(**settings)
 
     def create(self, name: str, **settings: Any) -> Status:
-        """Create a bandit, or confirm that it exists as described. Settings are those of `PUT /v1/bandits/{name}`."""
+        """Create a bandit, or confirm that it exists as described. Settings are those of `PUT /v1/bandits/{name}`.
+
+        ``features`` may be `Features`, and ``rewards`` "clicks", (lowest, highest) or `Rewards`.
+        """
         return self._do(self._calls.create(name, settings))
 
     def decide(
@@ -73,9 +76,13 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
         source: str | None = None,
         *,
         sigma: Sigma = None,
+        context: Record | None = None,
     ) -> Chosen:
-        """Choose one of these actions. Without a ``decision_id`` of yours, the client draws one."""
-        return self._do(self._calls.decide(name, actions, decision_id, source, sigma))
+        """Choose one of these actions. Without a ``decision_id`` of yours, the client draws one.
+
+        Actions of a bandit with ``features`` are records, and ``context`` is what they have in common.
+        """
+        return self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
 
     def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """Give the reward of a decision. The outcome is accepted, duplicate, conflict, expired or unknown."""
@@ -166,9 +173,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
         source: str | None = None,
         *,
         sigma: Sigma = None,
+        context: Record | None = None,
     ) -> Chosen:
         """See `Client.decide`."""
-        return await self._do(self._calls.decide(name, actions, decision_id, source, sigma))
+        return await self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
 
     async def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """See `Client.reward`."""

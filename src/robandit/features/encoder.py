@@ -92,7 +92,7 @@ class Encoder:
             for plan, records in zip(self._plans, (candidates, around, whence), strict=True):
                 if not plan.write(records, work[: len(records)]):
                     return None
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None  # the general way says what is wrong
         self._share(work, context is not None, source is not None)
         return finish(self.layout, work)

@@ -24,6 +24,7 @@ from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_json
+from robandit.service.settling import settled
 from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -156,7 +157,12 @@ class Service:
         plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
         whole = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
         wanted = msgspec.convert(whole, Creation)  # 1e6 is an integer, by JSON Schema as by common sense
-        new = await self.hub.create(name, wanted.settings(), wanted.seed)
+        given = [name for name, value in plain.items() if value is not None and name != "seed"]
+        try:
+            settings = settled(wanted, given)
+        except ValueError as error:
+            raise Refused(422, str(error)) from None
+        new = await self.hub.create(name, settings, wanted.seed, given)
         return _answer(self.hub.status(name), 201 if new else 200)
 
     async def _decide(self, name: str, body: bytes) -> Chosen:

@@ -8,19 +8,17 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
-from robandit.arrays import Floats
 from robandit.monitor.certificate import Certificate
-from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.service.looker import look
-from robandit.service.refused import Refused
+from robandit.service.refused import Refused, check_rewards
 from robandit.service.stores.store import KINDS, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
+from robandit.service.vectors import Vectors
+from robandit.service.worth import worth
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.wire.types import Alarm, BanditSettings, Choice, Chosen, Feedback, Outcome, Status
 
@@ -39,6 +37,7 @@ class LiveBandit:
     record: Bandit
     settings: BanditSettings
     learner: Learner
+    vectors: Vectors
     saved: int = 0
     """Place of the last snapshot."""
     seen: int = 0
@@ -70,9 +69,16 @@ class Hub:
 
     # Requests.
 
-    async def create(self, name: str, settings: BanditSettings, seed: int | None) -> bool:
-        """Create a bandit, or confirm that it is there as described; return whether it is new."""
-        return await self._ask(lambda items: self._create(name, settings, seed, items))
+    async def create(
+        self, name: str, settings: BanditSettings, seed: int | None, given: Iterable[str] | None = None
+    ) -> bool:
+        """Create a bandit, or confirm that it is there as described; return whether it is new.
+
+        ``given`` are the settings that describe it; by default all do. The others may differ: an older release may have
+        chosen them.
+        """
+        described = settings.__struct_fields__ if given is None else tuple(given)
+        return await self._ask(lambda items: self._create(name, settings, seed, described, items))
 
     async def decide(self, name: str, choice: Choice) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
@@ -102,7 +108,8 @@ class Hub:
         """How a bandit is doing."""
         bandit = self._bandit(name)
         learner = bandit.learner
-        first, best, held = learner.alarm, learner.proof, learner.policy.estimate()
+        known = worth(learner)
+        features, low = bandit.vectors.features, learner.declared.low if learner.declared else 0.0
         return Status(
             name=name,
             settings=bandit.settings,
@@ -113,17 +120,14 @@ class Hub:
             defaults=learner.defaults,
             lost=learner.lost,
             levels=sorted(learner.levels.items()),
-            estimate=held.center.tolist(),
-            uncertainty=(held.radius * np.linalg.norm(held.root, axis=1)).tolist(),
+            estimate=known.estimate.tolist(),
+            standard_error=known.standard_error.tolist(),
+            uncertainty=known.uncertainty.tolist(),
+            named=None if features is None else known.named(features, low),
+            unusual=learner.unusual,
             recent=list(learner.recent),
             curves=learner.history.curves,
-            certificate=Alarm(
-                lower_bound=best.lower_bound if best else 0.0,
-                sentence=best.sentence if best else "No corruption is proved.",
-                alarm=first.round if first else None,
-                at=first.at if first else None,
-                since=best.since if best else None,
-            ),
+            certificate=_alarm(learner.alarm, learner.proof),
         )
 
     def log(self, name: str) -> AsyncIterator[list[bytes]]:
@@ -158,14 +162,18 @@ class Hub:
 
     # What the requests do. Each runs alone, and adds what is to be written to ``items``.
 
-    def _create(self, name: str, settings: BanditSettings, seed: int | None, items: list[Item]) -> bool:
+    def _create(
+        self, name: str, settings: BanditSettings, seed: int | None, given: Sequence[str], items: list[Item]
+    ) -> bool:
         if name in self.bandits:
             bandit = self.bandits[name]
-            if bandit.settings != settings or (seed is not None and seed != bandit.record.seed):
-                raise Refused(409, f"bandit {name!r} is there already with other settings; choose another name")
+            other = [one for one in given if getattr(bandit.settings, one) != getattr(settings, one)]
+            other += ["seed"] if seed is not None and seed != bandit.record.seed else []
+            if other:
+                raise Refused(
+                    409, f"bandit {name!r} is there already with other settings ({other[0]}); choose another name"
+                )
             return False
-        if settings.policy not in POLICIES:
-            raise Refused(422, f"policy must be one of {', '.join(POLICIES)}, got {settings.policy!r}")
         drawn = secrets.randbits(63) if seed is None else seed
         try:
             learner = Learner(settings, drawn)
@@ -173,7 +181,7 @@ class Hub:
             raise Refused(422, str(error)) from None
         number = 1 + max((bandit.record.number for bandit in self.bandits.values()), default=0)
         record = Bandit(number, name, msgspec.json.encode(settings), drawn, self._store.now())
-        self.bandits[name] = LiveBandit(record, settings, learner)
+        self.bandits[name] = LiveBandit(record, settings, learner, Vectors(settings))
         items.append(record)
         return True
 
@@ -181,33 +189,36 @@ class Hub:
         names = [action.id for action in choice.actions]
         known = None if choice.decision_id is None else self._find(bandit, choice.decision_id, final=False)
         if isinstance(known, Decided):
-            if known.actions != names or known.features != choice.actions[known.index].features:
+            if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
             if choice.source not in (None, known.source):
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
             return _answer(known)
         if len(set(names)) < len(names):
-            raise Refused(422, "the ids of actions must differ")
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise Refused(422, f"the ids of actions must differ, and {twice!r} is there twice")
         decided = self._draw(bandit, choice, names)
         self._put(bandit, decided, items)
         return _answer(decided)
 
     def _draw(self, bandit: LiveBandit, choice: Choice, names: list[str]) -> Decided:
         sigmas = [action.sigma for action in choice.actions]
-        sigma = [bandit.settings.noise_range if one is None else one for one in sigmas] if any(sigmas) else None
+        features, unusual = bandit.vectors(choice)
         try:
             return bandit.learner.decide(
                 id=choice.decision_id or f"{bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._store.now(),
                 actions=names,
-                features=_features(choice, bandit.settings.dim),
-                sigma=sigma,
+                features=features,
+                sigma=sigmas if any(sigmas) else None,
                 source=choice.source,
+                unusual=unusual,
             )
         except ValueError as error:
             raise Refused(422, str(error)) from None
 
     def _reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
+        check_rewards(bandit.learner.declared, given)
         self._close(bandit, items)
         return [Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)) for one in given]
 
@@ -331,7 +342,7 @@ class Hub:
         saved = learner.place
         for event in events(self._store, record.number, learner.place):
             learner.apply(event)
-        self.bandits[record.name] = LiveBandit(record, settings, learner, saved)
+        self.bandits[record.name] = LiveBandit(record, settings, learner, Vectors(settings), saved)
 
     def _catch_up(self, news: Sequence[Item]) -> None:
         """Fold in what other processes have written."""
@@ -364,14 +375,14 @@ class Hub:
         self._store.close()
 
 
-def _features(choice: Choice, dim: int) -> Floats:
-    """The features (K, d) of all actions."""
-    for action in choice.actions:
-        if len(action.features) != dim:
-            raise Refused(422, f"action {action.id!r} has {len(action.features)} features, and should have {dim}")
-    count = len(choice.actions)
-    numbers = chain.from_iterable(action.features for action in choice.actions)
-    return np.fromiter(numbers, np.float64, count * dim).reshape(count, dim)  # a third of the time of np.array
+def _alarm(first: Proved | None, best: Proved | None) -> Alarm:
+    return Alarm(
+        lower_bound=best.lower_bound if best else 0.0,
+        sentence=best.sentence if best else "No corruption is proved.",
+        alarm=first.round if first else None,
+        at=first.at if first else None,
+        since=best.since if best else None,
+    )
 
 
 def _answer(decided: Decided) -> Chosen:

@@ -41,23 +41,28 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
         features = np.array(made.features).tobytes()
         return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
 
-    def decision(self) -> Decision:
-        """The decision, with all that the policy's `update` reads."""
+    def decision(self, width: float) -> Decision:
+        """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
         return Decision(
             round=self.round,
             action=np.frombuffer(self.features),
             index=self.index,
-            sigma=self.sigma,
+            sigma=self.sigma / width,
             level=self.level,
             source=self.source,
         )
 
 
 class Learner:
-    """A policy and its monitor. `decide` draws, `apply` folds an event in, and nothing else changes the state."""
+    """A policy and its monitor. `decide` draws, `apply` folds an event in, and nothing else changes the state.
+
+    The log and the monitor have rewards as they were sent. The policy has shares of the declared range, if one is.
+    """
 
     def __init__(self, settings: BanditSettings, seed: int) -> None:
         self.settings = settings
+        self.declared = settings.declared
+        self._width = 1.0 if self.declared is None else self.declared.width
         self.policy: Policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
         self.monitor = CorruptionMonitor(**settings.for_monitor())
         self._weight = lru_cache(maxsize=64)(self.policy.weight)
@@ -78,6 +83,15 @@ class Learner:
         """The first proof of corruption."""
         self.proof: Proved | None = None
         """The best proof of corruption, which is the last."""
+        self.unusual: dict[str, dict[str, int]] = {}
+        """Number of values that were clipped, unseen or missing, by column."""
+
+    @property
+    def largest_sigma(self) -> float:
+        """The most that the standard deviation of a reward is, as far as was declared, in the policy's units."""
+        if self.declared is not None:
+            return self.declared.sigma
+        return min(self.settings.noise_range, self.settings.noise or self.settings.noise_range)
 
     # Drawing.
 
@@ -88,11 +102,12 @@ class Learner:
         now: float,
         actions: Sequence[str],
         features: Floats,
-        sigma: Sequence[float] | None,
+        sigma: Sequence[float | None] | None,
         source: str | None,
+        unusual: dict[str, dict[str, int]] | None = None,
     ) -> Decided:
         """Draw a decision. Apply it, or throw this learner away: the next draw is another one."""
-        made = self.policy.choose(features, sigma, source=source, propensity=True)
+        made = self.policy.choose(features, self._spread(sigma), source=source, propensity=True)
         return Decided(
             id=id,
             round=made.round,
@@ -100,13 +115,21 @@ class Learner:
             actions=list(actions),
             index=made.index,
             features=made.action.tolist(),
-            sigma=made.sigma,
+            sigma=made.sigma * self._width,
             level=made.level,
             propensity=made.propensity,
             weight=self._weight(made.sigma),
             source=source,
             offered=features.tobytes() if self.settings.exploration > 0 else None,
+            unusual=unusual,
         )
+
+    def _spread(self, sigma: Sequence[float | None] | None) -> Sequence[float] | float | None:
+        """The standard deviations as the policy takes them; those that nobody sent follow from the declared range."""
+        usual = self.settings.noise_range if self.declared is None else self.declared.sigma
+        if sigma is None:
+            return None if self.declared is None else usual
+        return [usual if one is None else one / self._width for one in sigma]
 
     def due(self, now: float) -> list[Closed]:
         """The closing events of the decisions whose window is over."""
@@ -128,6 +151,10 @@ class Learner:
             self.pending[event.id] = Waiting.on(event)
             self.levels[event.level] += 1
             self.history.decided(event.at)
+            for column, counts in (event.unusual or {}).items():
+                known = self.unusual.setdefault(column, {})
+                for what, number in counts.items():
+                    known[what] = known.get(what, 0) + number
         elif isinstance(event, Proved):
             self.alarm, self.proof = self.alarm or event, event
         else:
@@ -139,7 +166,8 @@ class Learner:
         self.defaults += isinstance(event, Closed) and event.reward is not None
         self.lost += event.reward is None
         if event.reward is not None:
-            self.policy.update(waiting.decision(), event.reward)
+            share = event.reward if self.declared is None else self.declared.share(event.reward)
+            self.policy.update(waiting.decision(self._width), share)
             self.recent.append((waiting.round, event.reward))
             self.history.rewarded(event.at, event.reward)
         self._settled[waiting.round] = waiting, event.reward
@@ -151,7 +179,12 @@ class Learner:
             waiting, reward = self._settled.pop(self._turn)
             source = (waiting.source or NO_SOURCE) if self.settings.sources else None
             mask = [False] if reward is None else None
-            self.monitor.observe(np.frombuffer(waiting.features), reward or 0.0, source=source, mask=mask)
+            features = np.frombuffer(waiting.features)
+            if self.settings.intercept:
+                features = np.append(features, 1.0)
+            # A round without a reward has weight 0; what stands there must only be in the range.
+            nothing = 0.0 if self.declared is None else self.declared.low
+            self.monitor.observe(features, nothing if reward is None else reward, source=source, mask=mask)
             self._turn += 1
 
     # Keeping.
@@ -172,6 +205,7 @@ class Learner:
             "curves": self.history.curves,
             "alarm": self.alarm,
             "proof": self.proof,
+            "unusual": {column: dict(sorted(counts.items())) for column, counts in sorted(self.unusual.items())},
         }
         return msgspec.msgpack.encode(plain)
 
@@ -195,6 +229,7 @@ class Learner:
         learner.recent.extend((round_, reward) for round_, reward in plain["recent"])
         learner.history = History(msgspec.convert(plain["curves"], dict[str, list[Bucket]]))
         learner.alarm, learner.proof = (msgspec.convert(plain[name], Proved | None) for name in ("alarm", "proof"))
+        learner.unusual = plain.get("unusual", {})  # older snapshots have none
         return learner
 
 

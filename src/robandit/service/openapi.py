@@ -35,9 +35,12 @@ _FORMAT = {
     "description": "Form of the log: one JSON object a line, or a Parquet file with one row for each decision.",
     "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
 }
-_RED, _BLUE = {"id": "red", "features": [1, 0]}, {"id": "blue", "features": [0, 1]}
+_RED, _BLUE = (
+    {"id": name, "features": {"price": price, "colour": name}} for name, price in (("red", 20), ("blue", 35))
+)
+_SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
-    Creation: {"dim": 2, "noise_range": 1.0},
+    Creation: {"features": _SCHEMA, "rewards": "clicks"},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     Feedback: {"decision_id": "visit-1", "reward": 1},
 }
@@ -64,7 +67,7 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types = (Creation, BanditSettings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    free = {"properties": {"policy": {"enum": sorted(set(POLICIES) - set(NEED_CORRUPTION))}}}
+    free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
         free,
         {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]},

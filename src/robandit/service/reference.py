@@ -120,6 +120,8 @@ def _kind(schema: Schema) -> str:
         return " or ".join(_kind(one) for one in schema["anyOf"] if one.get("type") != "null")
     if "prefixItems" in schema:
         return f"[{', '.join(_kind(one) for one in schema['prefixItems'])}]"
+    if "type" not in schema:
+        return ", ".join(map(json.dumps, schema["enum"])) if "enum" in schema else "any value"
     inner = schema.get("items") or schema.get("additionalProperties")
     word = {"array": "list", "object": "object by name"}.get(schema["type"], schema["type"])
     return " ".join(filter(None, [word, f"of {_kind(inner)}" if inner else "", _bounds(schema)]))

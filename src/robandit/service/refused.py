@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from robandit.rewards import Rewards
+from robandit.wire.types import Feedback
+
 
 class Refused(Exception):  # noqa: N818 - it is what became of the request
     """A request was refused, with this HTTP status, and has changed nothing."""
@@ -9,3 +14,14 @@ class Refused(Exception):  # noqa: N818 - it is what became of the request
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def check_rewards(declared: Rewards | None, given: Sequence[Feedback]) -> None:
+    """Refuse rewards beyond the declared range, before any of them counts."""
+    if declared is None:
+        return
+    for one in given:
+        try:
+            declared.check(one.reward, f"the reward of {one.decision_id!r}")
+        except ValueError as error:
+            raise Refused(422, str(error)) from None

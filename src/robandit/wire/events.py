@@ -29,6 +29,8 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True, gc=False):
     offered: bytes | None = None
     """Features of all the actions on offer, row by row, 8 bytes each. They are kept where ``exploration`` is above 0,
     for off-policy evaluation."""
+    unusual: dict[str, dict[str, int]] | None = None
+    """How many values among all actions were clipped, unseen or missing, by column, if any."""
 
 
 class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True, gc=False):

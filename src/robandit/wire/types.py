@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from robandit.policies import POLICIES
+from robandit.rewards import KINDS, Rewards
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a bandit's name."""
@@ -17,10 +18,13 @@ NEED_CORRUPTION = ("robust-weighted-oful",)
 
 # Limits stand in these types alone; the fields below add the words.
 PolicyName = Annotated[str, Meta(extra_json_schema={"enum": sorted(POLICIES)})]
+RewardKind = Annotated[str, Meta(extra_json_schema={"enum": sorted(KINDS)})]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Label = Annotated[str, Meta(max_length=128)]
 Dimension = Annotated[int, Meta(ge=1, le=1000)]
-Features = Annotated[list[float], Meta(min_length=1, max_length=1000)]
+Vector = Annotated[list[float], Meta(min_length=1, max_length=1000)]
+Cell = Annotated[str, Meta(max_length=1000)] | float | int | bool | None
+Record = Annotated[dict[Annotated[str, Meta(max_length=200)], Cell], Meta(max_length=1000)]
 Rounds = Annotated[int, Meta(ge=1, le=2**53)]
 Seed = Annotated[int, Meta(ge=0, le=2**53)]
 Sources = Annotated[int, Meta(ge=0, le=10_000)]
@@ -33,17 +37,37 @@ Corruption = Annotated[
 Share = Annotated[float, Meta(ge=0, le=1)]
 ErrorRate = Annotated[float, Meta(ge=1e-9, lt=1)]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
+Numbers = Annotated[dict[Label, float | bool], Meta(max_length=20)]
+
+_FEATURES = (
+    "Features by name: the JSON that `Features.save` writes, or a schema such as "
+    '`{"action": {"price": [0, 50], "colour": ["red", "blue"]}}`. Actions are then records.'
+)
+_REWARDS = 'What a reward can be: "clicks", [lowest, highest], or an object. A reward beyond it is refused.'
 
 
 def _about(text: str) -> Meta:
     return Meta(description=text)
 
 
+class RewardRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The range of honest rewards, and a cap on their means."""
+
+    low: Annotated[Reward, _about("Lowest reward.")] = 0.0
+    high: Annotated[Reward, _about("Highest reward.")] = 1.0
+    highest_mean: (
+        Annotated[Reward, _about("The most that any honest reward has on average, if that is known for sure.")] | None
+    ) = None
+
+
 class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a bandit: how it decides, what it assumes, and how long it waits for rewards."""
 
     dim: Annotated[Dimension, _about("Number of features of an action.")]
+    features: Annotated[dict[str, Any], _about(_FEATURES)] | None = None
+    rewards: RewardRange | None = None
     policy: Annotated[PolicyName, _about("Name of the policy, as `robandit list policies` has it.")] = "sceptic"
+    policy_settings: Annotated[Numbers, _about("Further settings of the policy.")] | None = None
     horizon: Annotated[Rounds, _about("T: the number of rounds that guarantees are for.")] = 1_000_000
     noise_range: Annotated[Scale, _about("R: the most by which a reward differs from its mean.")] = 1.0
     action_bound: Annotated[Scale, _about("Largest norm of an action's features.")] = 1.0
@@ -62,6 +86,9 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Annotated[Scale, _about("Sub-Gaussian scale of the noise, for the monitor; by default, `noise_range`.")] | None
     ) = None
     sources: Annotated[Sources, _about("Number of sources of traffic that the monitor tells apart.")] = 0
+    intercept: Annotated[
+        bool, _about("Whether mean rewards are linear up to a constant, for the monitor: true by default.")
+    ] = False  # as it was before there was a choice; `settled` makes it true for new bandits
     reward_window: Annotated[Positive, _about("Number of seconds that a reward may take.")] = 86_400.0
     default_reward: (
         Annotated[Reward, _about("Reward that counts where none came in time; by default, nothing does.")] | None
@@ -72,12 +99,27 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ValueError(f"policy {self.policy} must be told `corruption`")
         if self.corruption is not None and 0 < self.corruption < 1e-9:
             raise ValueError(f"corruption must be 0, or at least 1e-9, got {self.corruption}")
+        for name in self.policy_settings or ():
+            if name in (*BanditSettings.__struct_fields__, "trials", "seed"):
+                raise ValueError(f"policy_settings must hold settings of the policy alone, and {name} is none of them")
+
+    @property
+    def declared(self) -> Rewards | None:
+        """The rewards, if they are declared."""
+        given = self.rewards
+        return None if given is None else Rewards(low=given.low, high=given.high, highest_mean=given.highest_mean)
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean of the decision set is taken from its vectors."""
+        return self.features is not None and self.features["features"]["centre"] == "set"
 
     def for_policy(self) -> dict[str, Any]:
-        """The settings that the policy takes."""
+        """The settings that the policy takes. Where rewards are declared, it sees shares of their range."""
         known = {item.name for item in fields(POLICIES[self.policy])}
         given = {item: getattr(self, item) for item in self.__struct_fields__}
-        return {k: v for k, v in given.items() if k in known and (v is not None or k == "corruption")}
+        own = {k: v for k, v in given.items() if k in known and (v is not None or k == "corruption")}
+        return own | (self.policy_settings or {})
 
     def for_monitor(self) -> dict[str, Any]:
         """The settings that the monitor takes.
@@ -85,31 +127,37 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         The bounds on means and on the parameter are the policy's. They have defaults that nobody declared, and a reward
         that contradicts one of them is no fraud: so the monitor's proof does without them.
         """
-        return {
-            "dim": self.dim,
-            "noise": self.noise_range if self.noise is None else self.noise,
-            "delta": self.delta,
-            "sources": self.sources,
-        }
+        rewards, noise = self.declared, self.noise
+        own = {"dim": self.dim + self.intercept, "delta": self.delta, "sources": self.sources}
+        if rewards is None:
+            return own | {"noise": self.noise_range if noise is None else noise}
+        # Without what a decision set shares, honest means may be anything in the range.
+        off = 0.5 * rewards.width if self.centred else 0.0
+        return own | {"noise": noise, "misspecification": off} | rewards.for_monitor()
 
 
 class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a new bandit, and its seed. No answer ever holds the seed."""
 
+    dim: Annotated[Dimension, _about("Number of features of an action; needed unless `features` say.")] | None = None  # type: ignore[assignment]
+    rewards: Annotated[RewardKind | tuple[float, float] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
+    policy: (
+        Annotated[PolicyName, _about("Name of the policy; by default, the one that `recommend` puts first.")] | None
+    ) = None  # type: ignore[assignment]
+    parameter_bound: Annotated[Scale, _about("Largest norm that the unknown parameter can have.")] | None = None  # type: ignore[assignment]
+    intercept: bool | None = None  # type: ignore[assignment]
     seed: Annotated[Seed, _about("Seed of the policy's draws; by default, the operating system gives one.")] | None = (
         None
     )
-
-    def settings(self) -> BanditSettings:
-        """All but the seed."""
-        return BanditSettings(**{name: getattr(self, name) for name in BanditSettings.__struct_fields__})
 
 
 class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """An action that could be chosen."""
 
     id: Id
-    features: Features
+    features: Annotated[
+        Vector | Record, _about("Its features: numbers, or where the bandit has `features`, a record by column.")
+    ]
     sigma: Annotated[Positive, _about("Standard deviation of its reward; by default, `noise_range`.")] | None = None
 
 
@@ -121,6 +169,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         None
     ) = None
     source: Annotated[Label, _about("Where the traffic comes from.")] | None = None
+    context: Annotated[Record, _about("What is the same for all actions, by column; for bandits with `features`.")] | (
+        None
+    ) = None
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -182,6 +233,14 @@ class Bucket(msgspec.Struct, array_like=True):
     """Sum of those rewards."""
 
 
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a feature does to the reward: for one unit of a number, or for a label."""
+
+    name: str
+    effect: Annotated[float, _about("Change in the mean reward; of `(constant)`, the mean where all else is average.")]
+    standard_error: float
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How a bandit is doing."""
 
@@ -197,8 +256,24 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         list[tuple[int, int]],
         _about("Each level of the policy and its number of decisions; level 0 alone if the policy has no levels."),
     ]
-    estimate: Annotated[list[float], _about("Estimated worth of each feature.")]
-    uncertainty: Annotated[list[float], _about("Half-width of the policy's confidence set for each estimate.")]
+    estimate: Annotated[
+        list[float],
+        _about("Estimated worth of each feature, in units of reward for the feature as the policy sees it."),
+    ]
+    standard_error: Annotated[
+        list[float], _about("Standard error of each estimate, if rewards are honest and linear in the features.")
+    ]
+    uncertainty: Annotated[
+        list[float],
+        _about("Half-width of the set in which the policy looks, by its `radius_scale`; often less than the error."),
+    ]
+    named: Annotated[
+        list[Effect] | None, _about("What the estimate says of each feature by name, where the bandit has `features`.")
+    ]
+    unusual: Annotated[
+        dict[str, dict[str, int]],
+        _about("How often a value was clipped, unseen or missing, by column, of all actions on offer."),
+    ]
     recent: Annotated[
         list[tuple[int, float]],
         _about("Round and reward of the decisions that became final last, with the latest at the end."),

@@ -1,0 +1,95 @@
+"""From the actions of a request to the vectors of a decision set."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from robandit.arrays import Floats
+from robandit.features import Features
+from robandit.service.refused import Refused
+from robandit.wire.types import Action, BanditSettings, Choice
+
+Unusual: TypeAlias = dict[str, dict[str, int]]
+"""How many values were clipped, unseen or missing, by column."""
+
+
+class Vectors:
+    """Reads the actions of one bandit: vectors as they are, or records by its features."""
+
+    def __init__(self, settings: BanditSettings) -> None:
+        self._dim, self.features = settings.dim, None
+        if settings.features is not None:
+            self.features = Features.from_json(json.dumps(settings.features))
+            roles = settings.features["features"]
+            self._columns = {role: [one["name"] for one in roles[role]] for role in ("action", "context", "source")}
+
+    def __call__(self, choice: Choice) -> tuple[Floats, Unusual | None]:
+        """The vectors (K, d) of all actions, and what was unusual about them, if anything was."""
+        if self.features is None:
+            return self._plain(choice), None
+        self._check_records(choice)
+        before = self.features.counts
+        try:
+            found = self.features.encode([one.features for one in choice.actions], choice.context, choice.source)
+        except ValueError as error:
+            raise Refused(422, _named(str(error), choice.actions)) from None
+        return found, _more(before, self.features.counts)
+
+    def _plain(self, choice: Choice) -> Floats:
+        for action in choice.actions:
+            if type(action.features) is dict:
+                raise Refused(
+                    422,
+                    f"action {action.id!r} is a record, and this bandit has no features by name: send a list of "
+                    f"{self._dim} numbers, or create a bandit with `features`",
+                )
+            if len(action.features) != self._dim:
+                raise Refused(
+                    422, f"action {action.id!r} has {len(action.features)} features, and should have {self._dim}"
+                )
+        if choice.context is not None:
+            raise Refused(422, "this bandit has no features by name, so it can't read a context: leave it out")
+        count = len(choice.actions)
+        numbers: Any = chain.from_iterable(action.features for action in choice.actions)
+        return np.fromiter(numbers, np.float64, count * self._dim).reshape(
+            count, self._dim
+        )  # np.array takes thrice that
+
+    def _check_records(self, choice: Choice) -> None:
+        for action in choice.actions:
+            if type(action.features) is not dict:
+                names = ", ".join(self._columns["action"])
+                raise Refused(
+                    422,
+                    f"action {action.id!r} is a list of {len(action.features)} numbers, and this bandit takes records: "
+                    f"send an object with {names}",
+                )
+        for role in ("context", "source"):
+            if self._columns[role] and getattr(choice, role) is None:
+                absent = [name for name in self._columns[role] if name not in choice.actions[0].features]
+                if absent:
+                    raise Refused(422, f"there is no {absent[0]!r}: send it as `{role}` of the decision")
+
+
+def _named(message: str, actions: list[Action]) -> str:
+    """A message of `Features`, which counts candidates, with the ids of the actions."""
+    message = re.sub(r"^candidate (\d+)", lambda found: f"action {actions[int(found[1])].id!r}", message)
+    return re.sub(r"^context 0", "context", message)
+
+
+def _more(before: Unusual, after: Unusual) -> Unusual | None:
+    """What was counted in between."""
+    if before == after:
+        return None
+    found = {
+        column: {what: number - before.get(column, {}).get(what, 0) for what, number in counts.items()}
+        for column, counts in after.items()
+    }
+    return {
+        column: {what: n for what, n in counts.items() if n} for column, counts in found.items() if any(counts.values())
+    }
