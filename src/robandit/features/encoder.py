@@ -33,7 +33,8 @@ class Encoder:
         roles = layout.action, layout.context, layout.source
         ends = np.cumsum([sum([len(column.names) for column in columns]) for columns in roles]).tolist()
         self._shared = slice(ends[0], ends[1]), slice(ends[1], ends[2])
-        self._plans = [] if moments else [RecordPlan(layout, columns) for columns in roles]
+        quick = [] if moments else [RecordPlan(layout, columns) if columns else None for columns in roles]
+        self._plans = [(place, plan) for place, plan in enumerate(quick) if plan is not None]
 
     def resolved(self, columns: Sequence[Column], moments: Mapping[str, Moments]) -> tuple[Column, ...]:
         """Columns with the centres and scales that moments say."""
@@ -86,15 +87,19 @@ class Encoder:
         if type(candidates) is not list or not candidates or type(candidates[0]) is not dict or not self._plans:
             return None
         work = np.zeros((len(candidates), len(self.layout.work_names)))
-        around = candidates if context is None else [context]
-        whence = candidates if source is None else [{column.name: source for column in self.layout.source}]
         try:
-            for plan, records in zip(self._plans, (candidates, around, whence), strict=True):
-                if not plan.write(records, work[: len(records)]):
+            for place, plan in self._plans:
+                records = candidates
+                if place == 1 and context is not None:
+                    records = [context]
+                elif place == 2 and source is not None:
+                    records = [{column.name: source for column in self.layout.source}]
+                if not plan.write(records, work if records is candidates else work[:1]):
                     return None
         except (KeyError, TypeError, ValueError, OverflowError):
             return None  # the general way says what is wrong
-        self._share(work, context is not None, source is not None)
+        if len(self._plans) > 1:
+            self._share(work, context is not None, source is not None)
         return finish(self.layout, work)
 
     def _filled(self, layout: Layout, tables: Tables, moments: Mapping[str, Moments]) -> Floats:
