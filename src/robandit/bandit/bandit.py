@@ -10,8 +10,8 @@ from typing import Any, Self
 from robandit.arrays import Floats
 from robandit.bandit.explanation import Explanation, explained
 from robandit.bandit.memory import Memory
-from robandit.bandit.pick import Pick, read_ids
-from robandit.bandit.setup import plain_only, read_features, read_policy, restored
+from robandit.bandit.pick import PLAIN, Pick, read_ids
+from robandit.bandit.setup import check_plain, read_features, read_policy, restored
 from robandit.bandit.transformed import Transformed
 from robandit.errors import Configured
 from robandit.features import Features
@@ -84,9 +84,11 @@ class Bandit(Configured):
         ``context`` is what is the same for all of them, such as the user; ``source`` is where the visitor comes from.
         """
         read_source(source, 1, single=True)
+        if self._plain:
+            check_plain(candidates, context)
         ids = read_ids(candidates, self.id)
         if self._plain:
-            candidates = plain_only(candidates, ids, context)
+            candidates = {PLAIN: ids}
         rows, read = self._encode(candidates, context, source)
         decision = self.policy.choose(rows, source=source, propensity=True)
         name = f"{self._tag}-{decision.round}"

@@ -59,6 +59,8 @@ class Encoder:
         if source is not None:
             whence = read_table([{column.name: source for column in self.layout.source}], row="source")
         tables = table, around, whence
+        if context is None:
+            self._check_context(table)
         layout, moments = self._grown(tables), self._followed(tables) if self.moments else {}
         work = self._filled(layout, tables, moments)
         if moments or layout is not self.layout:
@@ -151,8 +153,17 @@ class Encoder:
             raise ValueError("there are no candidates to choose from")
         return table
 
+    def _check_context(self, table: ColumnTable) -> None:
+        """Without a context, candidates must hold it."""
+        gone = [column.name for column in self.layout.context if column.name not in table.names]
+        if gone and not any(getattr(column, "missing", False) for column in self.layout.context):
+            shown = ", ".join(f"{name!r}: …" for name in gone)
+            raise ValueError(f"the context is not there: pass context={{{shown}}}, the same for all candidates")
+
     def _read_context(self, context: Any) -> ColumnTable:
         names = [column.name for column in self.layout.context]
+        if isinstance(context, list | tuple) and any(isinstance(one, Mapping) for one in context):
+            raise ValueError(f"a context must be one dict for all candidates, got {len(context)}: {context!r:.60}")
         if isinstance(context, Mapping):
             return read_table([context], row="context")
         table = read_table(np.atleast_2d(context) if isinstance(context, list | tuple) else context, names, "context")
