@@ -110,7 +110,7 @@ def rivals(cell: Cell, trials: int = TRIALS) -> dict[str, Floats]:
 
 def recommended(cell: Cell, trials: int = TRIALS, **others: Any) -> robandit.Policy:
     """The policy that is recommended for clicks in a world; ``others`` are constants in place of its own."""
-    known = {"dim": cell.dim, "horizon": cell.horizon, "fixed_sets": cell.sets == "fixed"}
+    known: dict[str, Any] = {"dim": cell.dim, "horizon": cell.horizon, "fixed_sets": cell.sets == "fixed"}
     return robandit.recommend(rewards="clicks", **known).make(trials=trials, seed=cell.seed, **others)
 
 
