@@ -107,9 +107,9 @@ class Bandit(Configured):
 
     def _encode(self, candidates: Any, context: Any, source: Any) -> tuple[Floats, Floats | None]:
         """The vectors of candidates and, while their scales are learnt, what was read of them."""
-        if self.features.learning and self.policy.rounds >= WARM_UP:
+        if self.features.scaling and self.policy.rounds >= WARM_UP:
             self.policy = self._memory.settle()
-        if not self.features.learning:
+        if not self.features.scaling:
             return self.features.encode(candidates, context, source), None
         assert isinstance(self.features, Features)
         read = self.features.read(candidates, context, source)

@@ -50,7 +50,7 @@ class Memory:
         self.forgotten = 0
         """How many decisions were forgotten because too many waited for a reward."""
         self._early: list[Remembered] = []
-        self._start = policy.state() if features.learning else None
+        self._start = policy.state() if features.scaling else None
 
     def decided(self, name: str, decision: Decision, read: Floats | None, most: int) -> None:
         """Remember a decision until its reward comes, or until ``most`` later ones wait."""
@@ -85,7 +85,7 @@ class Memory:
 
     def settle(self) -> Policy:
         """Keep the scales of now for good, and return the policy that goes on in them."""
-        self._features.freeze()
+        self._features.freeze(labels=False)
         self.learn_again()
         for kept in self.waiting.values():
             kept.decision, kept.read = self._scaled(kept), None

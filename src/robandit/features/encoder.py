@@ -174,7 +174,7 @@ class Encoder:
 
 def _after(column: Growing, table: ColumnTable) -> Growing:
     """A column after the labels of a table took their slots."""
-    if len(column.levels) == column.slots:
+    if not column.growing:
         return column
     return column.grown(MISSING if text is None else text for text in table.labels(column.name)[0])
 
