@@ -35,6 +35,7 @@ test-real: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/bandit.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/figure1.py
 

@@ -5,6 +5,7 @@ Constants are chosen on `DEVELOPED` and judged on `JUDGED`, whose sizes, length 
 
     python benchmarks/clicks.py             the table of docs/policies.md: what is judged
     python benchmarks/clicks.py --develop   the same for the worlds on which constants are chosen
+    python benchmarks/clicks.py --ablate    there, what becomes of other constants
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import robandit
 from robandit.arrays import Floats, Index
+from robandit.experiments.intervals import geometric_ratio, ratio_words
+from robandit.policies.recommend import RADIUS, THRESHOLD
 
 TRIALS = 100
 SETS = ("fresh", "alternating", "fixed")
@@ -105,20 +108,62 @@ def rivals(cell: Cell, trials: int = TRIALS) -> dict[str, Floats]:
     return found
 
 
-def judge(cells: list[Cell]) -> None:
-    """Print the best rival of every cell."""
-    print("| d | K | sets | best rival | its regret |\n|---|---|---|---|---|")
+def recommended(cell: Cell, trials: int = TRIALS, **others: Any) -> robandit.Policy:
+    """The policy that is recommended for clicks in a world; ``others`` are constants in place of its own."""
+    known: dict[str, Any] = {"dim": cell.dim, "horizon": cell.horizon, "fixed_sets": cell.sets == "fixed"}
+    return robandit.recommend(rewards="clicks", **known).make(trials=trials, seed=cell.seed, **others)
+
+
+def judge(cells: list[Cell], trials: int = TRIALS) -> None:
+    """Print the regret of the recommendation and of the best rival of every cell."""
+    print("| d | K | sets | best rival | its regret | ours | ratio |\n|---|---|---|---|---|---|---|")
+    pairs = []
     for cell in cells:
-        best, theirs = min(rivals(cell).items(), key=lambda item: item[1].mean())
-        print(f"| {cell.dim} | {cell.actions} | {cell.sets} | {best} | {theirs.mean():.1f} |", flush=True)
+        best, theirs = min(rivals(cell, trials).items(), key=lambda item: item[1].mean())
+        ours = regret(cell, recommended(cell, trials), trials)
+        pairs.append((ours, theirs))
+        told = f"{best} | {theirs.mean():.1f} | {ours.mean():.1f} | {ratio_words(geometric_ratio(pairs[-1:]))}"
+        print(f"| {cell.dim} | {cell.actions} | {cell.sets} | {told} |", flush=True)
+    print(f"\nGeometric mean of the ratios: {ratio_words(geometric_ratio(pairs))}")
+
+
+ABLATIONS: dict[str, dict[str, float]] = {
+    "as recommended": {},
+    "α halved": {"threshold": THRESHOLD / 2},
+    "α doubled": {"threshold": 2 * THRESHOLD},
+    "no α: all weights 1": {"threshold": 1e9},
+    "radius halved": {"radius": RADIUS / 2},
+    "radius doubled": {"radius": 2 * RADIUS},
+    "λ a quarter": {"regularization": 0.25},
+    "λ four times": {"regularization": 4.0},
+}
+
+
+def ablate(cells: list[Cell], trials: int = TRIALS) -> None:
+    """Print what other constants lose, beside the best rival of every cell."""
+    best = [min(rivals(cell, trials).values(), key=np.mean) for cell in cells]
+    print("| | fresh | alternating | fixed | all | worst cell |\n|---|---|---|---|---|---|")
+    for name, others in ABLATIONS.items():
+        ours = [regret(cell, recommended(cell, trials, **others), trials) for cell in cells]
+        pairs = list(zip(ours, best, strict=True))
+        kinds = [[pair for pair, cell in zip(pairs, cells, strict=True) if cell.sets == kind] for kind in SETS]
+        worst = max(geometric_ratio([pair]).value for pair in pairs)
+        numbers = [f"{geometric_ratio(kind).value:.2f}" for kind in (*kinds, pairs)]
+        print(f"| {name} | {' | '.join(numbers)} | {worst:.2f} |", flush=True)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--develop", action="store_true", help="the worlds on which constants are chosen")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--develop", action="store_true", help="the worlds on which constants are chosen")
+    which.add_argument("--ablate", action="store_true", help="other constants, in the same worlds")
+    options = parser.parse_args()
     with threadpool_limits(1):
-        judge(DEVELOPED if parser.parse_args().develop else JUDGED)
+        if options.ablate:
+            ablate(DEVELOPED)
+        else:
+            judge(DEVELOPED if options.develop else JUDGED)
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def as_floats(name: str, value: ArrayLike) -> Floats:
         raise ValueError(f"{name} must be numbers in an array: {error}") from None
     if array.dtype.kind not in "fiub" or isinstance(value, np.ma.MaskedArray):
         kind = "a masked array" if isinstance(value, np.ma.MaskedArray) else f"{array.dtype.name} {value!r:.40}"
-        raise ValueError(f"{name} must be real numbers, got {kind}")
+        raise ValueError(f"{name} must be real numbers, got {kind}; turn text and labels into numbers first")
     return np.asarray(array, dtype=float, order="C")  # the last bits of a result depend on the order
 
 

@@ -97,6 +97,8 @@ class Rewards(Configured):
             reward = _number(name, reward)
         if self.low <= reward <= self.high:
             return reward
+        if reward != reward:
+            raise ValueError(f"{name} must be a number, got {reward!r}; a decision whose reward is not known gets none")
         raise ValueError(
             f"{name} must lie in the declared range from {self.low:g} to {self.high:g}, got {reward:g}; send what was "
             "meant, or declare another range"
@@ -120,6 +122,9 @@ class Rewards(Configured):
 
 
 def _number(name: str, value: Any) -> float:
+    if value is None or isinstance(value, str):
+        remedy = "a decision whose reward is not known gets none" if value is None else "turn text into one by float()"
+        raise ValueError(f"{name} must be a number, got {value!r:.60}; {remedy}")
     array = as_floats(name, value)
     if array.shape != () or not isfinite(array):
         raise ValueError(f"{name} must be one finite number, got {value!r}")

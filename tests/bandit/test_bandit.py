@@ -114,6 +114,18 @@ def test_more_ids_than_slots_share_them() -> None:
     assert np.array_equal(Features.from_json(features.to_json()).encode({"id": ["h", "b"]}), full[[7, 1]])
 
 
+def test_frozen_labels_take_no_slots() -> None:
+    features = Features(action=[Growing("id", slots=4), Growing("shop", slots=1)])
+    features.encode([{"id": "a", "shop": "x"}])
+    assert features.learning and not features.scaling
+    features.freeze(labels=False)
+    assert features.learning
+    features.freeze()
+    before = features.to_json()
+    features.encode([{"id": "b", "shop": "y"}])
+    assert not features.learning and features.to_json() == before
+
+
 # Scales that are learnt online.
 
 
@@ -124,12 +136,12 @@ def test_what_was_learnt_in_other_scales_is_learnt_again(centre: str | None) -> 
     for t in range(WARM_UP):
         offered = products(rng, 4)
         pick = bandit.choose(offered)
-        assert bandit.features.learning
+        assert bandit.features.scaling
         if t % 3:
             bandit.learn(pick, float(rng.random() < 0.4))
             log.append((offered, pick.index, bandit.policy.updates))
     late = bandit.choose(products(rng, 4))
-    assert not bandit.features.learning and bandit.policy.updates == len(log)
+    assert not bandit.features.scaling and bandit.policy.updates == len(log)
     rng, again = np.random.default_rng(0), Bandit(features=bandit.features, seed=2).policy
     for t in range(WARM_UP):
         offered = products(rng, 4)

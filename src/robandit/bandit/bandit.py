@@ -10,8 +10,8 @@ from typing import Any, Self
 from robandit.arrays import Floats
 from robandit.bandit.explanation import Explanation, explained
 from robandit.bandit.memory import Memory
-from robandit.bandit.pick import Pick, read_ids
-from robandit.bandit.setup import plain_only, read_features, read_policy, restored
+from robandit.bandit.pick import PLAIN, Pick, read_ids
+from robandit.bandit.setup import check_plain, read_features, read_policy, restored
 from robandit.bandit.transformed import Transformed
 from robandit.errors import Configured
 from robandit.features import Features
@@ -84,15 +84,18 @@ class Bandit(Configured):
         ``context`` is what is the same for all of them, such as the user; ``source`` is where the visitor comes from.
         """
         read_source(source, 1, single=True)
+        if self._plain:
+            check_plain(candidates, context)
         ids = read_ids(candidates, self.id)
         if self._plain:
-            candidates = plain_only(candidates, ids, context)
+            candidates = {PLAIN: ids}
         rows, read = self._encode(candidates, context, source)
         decision = self.policy.choose(rows, source=source, propensity=True)
-        self._memory.decided(decision, read, self.max_pending)
+        name = f"{self._tag}-{decision.round}"
+        self._memory.decided(name, decision, read, self.max_pending)
         return Pick(
             id=ids[decision.index],
-            decision_id=f"{self._tag}-{decision.round}",
+            decision_id=name,
             index=decision.index,
             propensity=decision.propensity,
             value=self.rewards.reward(decision.value),
@@ -104,9 +107,9 @@ class Bandit(Configured):
 
     def _encode(self, candidates: Any, context: Any, source: Any) -> tuple[Floats, Floats | None]:
         """The vectors of candidates and, while their scales are learnt, what was read of them."""
-        if self.features.learning and self.policy.rounds >= WARM_UP:
+        if self.features.scaling and self.policy.rounds >= WARM_UP:
             self.policy = self._memory.settle()
-        if not self.features.learning:
+        if not self.features.scaling:
             return self.features.encode(candidates, context, source), None
         assert isinstance(self.features, Features)
         read = self.features.read(candidates, context, source)
@@ -118,25 +121,24 @@ class Bandit(Configured):
 
         A decision has one reward. One that brought nothing has one, too: say 0 where nobody clicked.
         """
-        round_ = self._waiting(decision)
-        self._memory.rewarded(round_, self.rewards.share(self.rewards.check(reward)))
-
-    def _waiting(self, decision: Any) -> int:
-        """The round of a decision that waits for its reward."""
         name = decision.decision_id if isinstance(decision, Pick) else decision
+        if not isinstance(name, str) or name not in self._memory.waiting:
+            raise self._unknown(name)
+        self._memory.rewarded(name, self.rewards.share(self.rewards.check(reward)))
+
+    def _unknown(self, name: Any) -> Exception:
+        """What is wrong with a decision that does not wait for a reward."""
         if not isinstance(name, str):
-            raise TypeError(f"learn needs what choose gave, or its decision_id, and then the reward; got {name!r:.60}")
+            return TypeError(f"learn needs what choose gave, or its decision_id, and then the reward; got {name!r:.60}")
         tag, _, number = name.rpartition("-")
         if tag != self._tag or not number.isdecimal() or not 0 < int(number) <= self.policy.rounds:
-            raise ValueError(
+            return ValueError(
                 f"there is no decision {name!r:.60} here: choose comes before learn, and a bandit that was loaded "
                 "knows the decisions from before it was saved"
             )
-        if int(number) not in self._memory.waiting:
-            rest = f"; or it is one of {self._memory.forgotten} that were forgotten, since more than max_pending="
-            forgotten = f"{rest}{self.max_pending} waited" if self._memory.forgotten else ""
-            raise ValueError(f"decision {name!r} has had its reward, and has one only{forgotten}")
-        return int(number)
+        rest = f"; or it is one of {self._memory.forgotten} that were forgotten, since more than max_pending="
+        forgotten = f"{rest}{self.max_pending} waited" if self._memory.forgotten else ""
+        return ValueError(f"decision {name!r} has had its reward, and has one only{forgotten}")
 
     def explain(self, chosen: Pick) -> Explanation:
         """Which features spoke for a choice, by what is known now, and beside the best of the others."""
@@ -160,7 +162,7 @@ class Bandit(Configured):
     @property
     def pending(self) -> list[str]:
         """The ids of the decisions that wait for their reward, the oldest first."""
-        return [f"{self._tag}-{round_}" for round_ in self._memory.waiting]
+        return list(self._memory.waiting)
 
     # Files.
 

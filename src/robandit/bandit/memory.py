@@ -45,29 +45,30 @@ class Memory:
 
     def __init__(self, policy: Policy, features: Any) -> None:
         self.policy, self._features = policy, features
-        self.waiting: dict[int, Remembered] = {}
+        self.waiting: dict[str, Remembered] = {}
+        """The decisions that wait for a reward, by their ids, the oldest first."""
         self.forgotten = 0
         """How many decisions were forgotten because too many waited for a reward."""
         self._early: list[Remembered] = []
-        self._start = policy.state() if features.learning else None
+        self._start = policy.state() if features.scaling else None
 
-    def decided(self, decision: Decision, read: Floats | None, most: int) -> None:
+    def decided(self, name: str, decision: Decision, read: Floats | None, most: int) -> None:
         """Remember a decision until its reward comes, or until ``most`` later ones wait."""
         kept = Remembered(decision)
         if read is not None:
             whole = self._features.centred
             kept.read = read if whole else read[decision.index : decision.index + 1]
             kept.place = decision.index if whole else 0
-        self.waiting[decision.round] = kept
+        self.waiting[name] = kept
         if len(self.waiting) > most:
             del self.waiting[next(iter(self.waiting))]
             self.forgotten += 1
 
-    def rewarded(self, round_: int, share: float) -> None:
+    def rewarded(self, name: str, share: float) -> None:
         """Learn the reward of a decision that waits for it."""
-        kept = self.waiting[round_]
+        kept = self.waiting[name]
         self._learn(kept, share)
-        del self.waiting[round_]
+        del self.waiting[name]
         if kept.read is not None:
             self._early.append(replace(kept, share=share))
 
@@ -84,7 +85,7 @@ class Memory:
 
     def settle(self) -> Policy:
         """Keep the scales of now for good, and return the policy that goes on in them."""
-        self._features.freeze()
+        self._features.freeze(labels=False)
         self.learn_again()
         for kept in self.waiting.values():
             kept.decision, kept.read = self._scaled(kept), None
@@ -106,7 +107,7 @@ class Memory:
             "policy": self.policy.state(),
             "start": self._start,
             "forgotten": self.forgotten,
-            "waiting": [kept.state() for kept in self.waiting.values()],
+            "waiting": {name: kept.state() for name, kept in self.waiting.items()},
             "early": [kept.state() for kept in self._early],
         }
 
@@ -115,6 +116,6 @@ class Memory:
         """What `state` was taken from."""
         found = cls(Policy.named(state["policy"]["policy"]).from_state(state["policy"]), features)
         found._start, found.forgotten = state["start"], state["forgotten"]
-        waiting, found._early = ([Remembered.from_state(kept) for kept in state[key]] for key in ("waiting", "early"))
-        found.waiting = {kept.decision.round: kept for kept in waiting}
+        found.waiting = {name: Remembered.from_state(kept) for name, kept in state["waiting"].items()}
+        found._early = [Remembered.from_state(kept) for kept in state["early"]]
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import ne
 from typing import Any
 
 from robandit.arrays import Floats
@@ -12,6 +13,7 @@ from robandit.features.tables import listed, read_table
 
 PLAIN = "id"
 """The column that names a candidate if nobody says which one does."""
+_BLANK = {None, ""}
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -70,21 +72,22 @@ def are_plain(candidates: Any) -> bool:
 
 
 def _check_ids(ids: Sequence[Any]) -> None:
+    """Refuse ids of which one is missing, or there twice."""
     if not len(ids):
         raise ValueError("there are no candidates to choose from: pass at least one")
     if isinstance(ids, range):
         return
     try:
-        different = len(set(ids))
+        different = set(ids)
+        if len(different) == len(ids) and different.isdisjoint(_BLANK) and not any(map(ne, ids, ids)):
+            return
     except TypeError:
-        wrong = next(id_ for id_ in ids if getattr(id_, "__hash__", None) is None)
-        raise ValueError(f"an id must be text or a number, got {wrong!r:.60}") from None
-    if different < len(ids):
-        twice = next(id_ for place, id_ in enumerate(ids) if id_ in ids[:place])
-        places = [place for place, id_ in enumerate(ids) if id_ == twice][:2]
-        raise ValueError(
-            f"candidates {places[0]} and {places[1]} have the same id {twice!r:.60}: pass each candidate once"
-        )
+        pass
     for place, id_ in enumerate(ids):
         if is_missing(id_):
             raise ValueError(f"candidate {place} has no id, got {id_!r}: give every candidate one")
+        if getattr(id_, "__hash__", None) is None:
+            raise ValueError(f"candidate {place}: an id must be text or a number, got {id_!r:.60}")
+        if id_ in ids[:place]:
+            first = list(ids).index(id_)
+            raise ValueError(f"candidates {first} and {place} have the same id {id_!r:.60}: pass each candidate once")

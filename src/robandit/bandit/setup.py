@@ -7,9 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from robandit.bandit.pick import PLAIN
+from robandit.bandit.pick import PLAIN, are_plain
 from robandit.bandit.transformed import Transformed
 from robandit.errors import nearest
 from robandit.features import Features, Growing
@@ -93,17 +91,18 @@ def restored(saved: Any, given: Any, path: str | Path) -> Features | Transformed
     return found
 
 
-def plain_only(candidates: Any, ids: Sequence[Any], context: Any) -> dict[str, Sequence[Any]]:
-    """Candidates that are ids and nothing else, as a table; others need features."""
+def check_plain(candidates: Any, context: Any) -> None:
+    """Refuse what is more than ids: that needs features."""
     if context is not None:
         raise ValueError(f"a context needs features that say what to make of it, got {context!r:.60}: pass features=")
-    if isinstance(candidates, np.ndarray) or isinstance(candidates[0], str | int):
-        return {PLAIN: ids}
-    columns = dict.fromkeys(candidates[0]) if isinstance(candidates[0], Mapping) else {}
-    shown = ", ".join(f"{name!r}: {_guess(candidates[0][name])}" for name in columns if name != PLAIN)
+    if are_plain(candidates):
+        return
+    first = candidates[0] if isinstance(candidates, Sequence) and len(candidates) else None
+    names = first if isinstance(first, Mapping) else {"price": 1.0}
+    shown = ", ".join(f"{name!r}: {_guess(cell)}" for name, cell in names.items() if name != PLAIN)
     raise ValueError(
         "candidates that are more than ids need features that say what to make of them: pass "
-        f"features=Features(action={{{shown}}}), or Features.fit(history)"
+        f"features=Features(action={{{shown}}}), or Features.fit(history); got {candidates!r:.60}"
     )
 
 

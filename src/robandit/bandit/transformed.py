@@ -20,7 +20,7 @@ class Transformed:
     So no vector is longer than 1, whatever the transformer makes, and rewards that are never 0 on average are linear.
     """
 
-    learning = False
+    scaling = False
     action_bound = 1.0
     counts: Mapping[str, Mapping[str, int]] = {}
 

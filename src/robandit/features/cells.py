@@ -31,11 +31,11 @@ def number(cell: Any) -> float:
     try:
         value = float(cell)
     except (TypeError, ValueError):
-        raise ValueError(f"must be a number, got {cell!r:.80}") from None
+        raise ValueError(f"must be a number, got {cell!r:.80}; words need a column of labels") from None
     except OverflowError:
         value = float("inf")
     if isinf(value):
-        raise ValueError(f"must be finite, got {cell!r:.80}")
+        raise ValueError(f"must be finite, got {cell!r:.80}; send a number, or nothing where none is known")
     return value
 
 

@@ -172,6 +172,8 @@ class Growing:
     slots: int = SLOTS
     levels: tuple[str, ...] = ()
     """The labels that have a slot, in the order in which they came."""
+    closed: bool = False
+    """Whether no further label gets a slot of its own."""
 
     reach = 1.0
 
@@ -186,6 +188,11 @@ class Growing:
         """What its features are called."""
         free = [f"{self.name}#{place}" for place in range(len(self.levels), self.slots)]
         return *[f"{self.name}={level}" for level in self.levels], *free
+
+    @property
+    def growing(self) -> bool:
+        """Whether a label that comes next takes a slot."""
+        return not self.closed and len(self.levels) < self.slots
 
     def grown(self, labels: Iterable[str]) -> Growing:
         """The column after some labels came."""

@@ -33,7 +33,8 @@ class Encoder:
         roles = layout.action, layout.context, layout.source
         ends = np.cumsum([sum([len(column.names) for column in columns]) for columns in roles]).tolist()
         self._shared = slice(ends[0], ends[1]), slice(ends[1], ends[2])
-        self._plans = [] if moments else [RecordPlan(layout, columns) for columns in roles]
+        quick = [] if moments else [RecordPlan(layout, columns) if columns else None for columns in roles]
+        self._plans = [(place, plan) for place, plan in enumerate(quick) if plan is not None]
 
     def resolved(self, columns: Sequence[Column], moments: Mapping[str, Moments]) -> tuple[Column, ...]:
         """Columns with the centres and scales that moments say."""
@@ -58,6 +59,8 @@ class Encoder:
         if source is not None:
             whence = read_table([{column.name: source for column in self.layout.source}], row="source")
         tables = table, around, whence
+        if context is None:
+            self._check_context(table)
         layout, moments = self._grown(tables), self._followed(tables) if self.moments else {}
         work = self._filled(layout, tables, moments)
         if moments or layout is not self.layout:
@@ -86,15 +89,19 @@ class Encoder:
         if type(candidates) is not list or not candidates or type(candidates[0]) is not dict or not self._plans:
             return None
         work = np.zeros((len(candidates), len(self.layout.work_names)))
-        around = candidates if context is None else [context]
-        whence = candidates if source is None else [{column.name: source for column in self.layout.source}]
         try:
-            for plan, records in zip(self._plans, (candidates, around, whence), strict=True):
-                if not plan.write(records, work[: len(records)]):
+            for place, plan in self._plans:
+                records = candidates
+                if place == 1 and context is not None:
+                    records = [context]
+                elif place == 2 and source is not None:
+                    records = [{column.name: source for column in self.layout.source}]
+                if not plan.write(records, work if records is candidates else work[:1]):
                     return None
         except (KeyError, TypeError, ValueError, OverflowError):
             return None  # the general way says what is wrong
-        self._share(work, context is not None, source is not None)
+        if len(self._plans) > 1:
+            self._share(work, context is not None, source is not None)
         return finish(self.layout, work)
 
     def _filled(self, layout: Layout, tables: Tables, moments: Mapping[str, Moments]) -> Floats:
@@ -146,8 +153,17 @@ class Encoder:
             raise ValueError("there are no candidates to choose from")
         return table
 
+    def _check_context(self, table: ColumnTable) -> None:
+        """Without a context, candidates must hold it."""
+        gone = [column.name for column in self.layout.context if column.name not in table.names]
+        if gone and not any(getattr(column, "missing", False) for column in self.layout.context):
+            shown = ", ".join(f"{name!r}: …" for name in gone)
+            raise ValueError(f"the context is not there: pass context={{{shown}}}, the same for all candidates")
+
     def _read_context(self, context: Any) -> ColumnTable:
         names = [column.name for column in self.layout.context]
+        if isinstance(context, list | tuple) and any(isinstance(one, Mapping) for one in context):
+            raise ValueError(f"a context must be one dict for all candidates, got {len(context)}: {context!r:.60}")
         if isinstance(context, Mapping):
             return read_table([context], row="context")
         table = read_table(np.atleast_2d(context) if isinstance(context, list | tuple) else context, names, "context")
@@ -158,7 +174,7 @@ class Encoder:
 
 def _after(column: Growing, table: ColumnTable) -> Growing:
     """A column after the labels of a table took their slots."""
-    if len(column.levels) == column.slots:
+    if not column.growing:
         return column
     return column.grown(MISSING if text is None else text for text in table.labels(column.name)[0])
 

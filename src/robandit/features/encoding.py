@@ -173,7 +173,7 @@ class _Slots(dict[Any, int]):
     def __init__(self, column: Hashed | Growing, first: int) -> None:
         super().__init__()
         self._column, self._first = column, first
-        self._open = isinstance(column, Growing) and len(column.levels) < column.slots
+        self._open = isinstance(column, Growing) and column.growing
 
     def __missing__(self, cell: Any) -> int:
         text = label(cell)

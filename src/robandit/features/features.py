@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from robandit.arrays import Floats
 from robandit.errors import Configured
-from robandit.features.columns import Column, Hashed, read_columns
+from robandit.features.columns import Column, Growing, Hashed, read_columns
 from robandit.features.design import history_spread, schema_spread, typical_norm
 from robandit.features.encoder import Encoder
 from robandit.features.fitting import fitted
@@ -147,15 +147,21 @@ class Features(Configured):
 
     @property
     def learning(self) -> bool:
+        """Whether centres and scales still follow the values that come, or labels still take new slots."""
+        return self.scaling or any(isinstance(column, Growing) and column.growing for column in self._layout.columns)
+
+    @property
+    def scaling(self) -> bool:
         """Whether centres and scales still follow the values that come."""
         return bool(self._encoder.moments)
 
-    def freeze(self) -> None:
-        """Keep the centres and scales as they are from now on."""
-        old, layout = self._encoder, self._layout
-        roles: Any = {
-            role: old.resolved(getattr(layout, role), old.moments) for role in ("action", "context", "source")
-        }
+    def freeze(self, *, labels: bool = True) -> None:
+        """Keep the centres and scales as they are from now on and, with ``labels``, the labels that have a slot."""
+        old, layout, roles = self._encoder, self._layout, dict[str, Any]()
+        for role in ("action", "context", "source"):
+            columns = old.resolved(getattr(layout, role), old.moments)
+            closed = [replace(c, closed=c.closed or labels) if isinstance(c, Growing) else c for c in columns]
+            roles[role] = tuple(closed)
         self._encoder = Encoder(replace(layout, **roles))
         self._encoder.counts += old.counts
 
@@ -172,7 +178,7 @@ class Features(Configured):
     def read(self, candidates: Any, context: Any = None, source: Any = None) -> Floats:
         """What the cells of a decision set hold, before it is scaled. `scale` makes vectors of it, now or later.
 
-        While `learning`, whoever learns from vectors must keep this instead: scales may be others by then.
+        While `scaling`, whoever learns from vectors must keep this instead: scales may be others by then.
         """
         return self._encoder.read(candidates, context, source, self.id)
 

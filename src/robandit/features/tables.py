@@ -32,7 +32,8 @@ class ColumnTable(NamedTuple):
         if name not in self.names:
             if optional and self.row != "row":
                 return [None] * self.length
-            raise ValueError(f"there is no column {name!r}{nearest(name, self.names)}")
+            where = "the table has" if self.row == "row" else f"a {self.row} has"
+            raise ValueError(f"{where} no column {name!r}{nearest(name, self.names)}")
         found = self.cells(name)
         if not optional and isinstance(found, list) and any(cell is _ABSENT for cell in found):
             raise ValueError(f"{self.row} {next(i for i, cell in enumerate(found) if cell is _ABSENT)} has no {name!r}")
@@ -114,8 +115,10 @@ def _from_records(records: Sequence[Mapping[str, Any]], row: str) -> ColumnTable
 
 
 def _from_columns(columns: Mapping[str, Any], row: str) -> ColumnTable:
-    lengths = {name: len(cells) for name, cells in columns.items() if not isinstance(cells, str)}
-    if len(set(lengths.values())) > 1 or len(lengths) < len(columns):
+    lengths = {name: len(cells) for name, cells in columns.items() if hasattr(cells, "__len__")}
+    if any(isinstance(columns[name], str) for name in lengths) or len(lengths) < len(columns):
+        raise ValueError(f"{row}s must be a list, even of one: write [{columns!r:.80}]")
+    if len(set(lengths.values())) > 1:
         raise ValueError(f"a dict must hold columns of one length, got {lengths or columns!r:.120}")
     length = next(iter(lengths.values()), 0)
     return ColumnTable(list(columns), length, lambda name: _array(columns[name]), row)

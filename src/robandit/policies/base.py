@@ -230,7 +230,7 @@ class Policy(Configured, ABC, Generic[S]):
         search = self.search(offered, level)
         index, explored = self._pick(offered, search.optimum)
         action = self._at(offered, index) if isinstance(offered, np.ndarray) else search.optimum.points
-        chances = self._at(self._propensities(offered, search), index) if propensity else None
+        chances = self._chance(offered, search, index) if propensity else None
         self._clock.round += 1
         return Decision(
             round=self._clock.round,
@@ -359,6 +359,12 @@ class Policy(Configured, ABC, Generic[S]):
             raise ValueError("propensities need a finite decision set")
         chances = (1.0 - self.exploration) * self.chances(offered, search) + self.exploration / offered.shape[1]
         return np.minimum(chances, 1.0)  # sums of a master's probabilities can round to just above 1
+
+    def _chance(self, offered: Floats | Region, search: Search, index: Index) -> Floats:
+        """The probability (B,) of the actions that were chosen."""
+        if search.optimum.only is not None and self.exploration == 0.0 and type(self).chances is Policy.chances:
+            return ones(self.batch)  # nothing was drawn; the common case, made fast
+        return self._at(self._propensities(offered, search), index)
 
     def _draw(self, what: int) -> Floats:
         """A uniform number (B,) of the round that comes next."""

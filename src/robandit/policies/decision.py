@@ -133,7 +133,7 @@ class SetReader:
         if array.ndim != 3 or array.shape[0] != self._batch or array.shape[2] != self._dim or array.shape[1] == 0:
             wanted = f"(K, {self._dim})" if self._single else f"({self._batch}, K, {self._dim}) or (K, {self._dim})"
             got = array.shape[1:] if self._single else array.shape
-            raise ValueError(f"actions must be {wanted} with K >= 1, got {got}")
+            raise ValueError(f"actions must be {wanted} with K >= 1, a row for each action, got {got}")
         return array
 
 

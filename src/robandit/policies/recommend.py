@@ -10,8 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 from robandit.errors import Configured
+from robandit.features import Features
 from robandit.inputs import boolean, integer, not_negative, positive
 from robandit.policies import CWOFUL, POLICIES, Policy
+from robandit.policies.history import read_history
 from robandit.rewards import Rewards
 
 QUIET = 0.2
@@ -93,22 +95,32 @@ class Situation(Configured):
         return known if self.parameter_bound is None else known | {"parameter_bound": self.parameter_bound}
 
 
-def recommend(**problem: Any) -> Recommendation:
+def recommend(
+    *,
+    history: Any = None,
+    reward: str | None = None,
+    features: Features | None = None,
+    source: str | None = None,
+    **known: Any,
+) -> Recommendation:
     """The policy that did best in problems like yours, with the reason in words: measured, not proved.
 
     Say what is known: ``dim`` and ``horizon``, what ``rewards`` can be or else their ``noise_range``, and whatever else
-    a `Situation` has. For continuous rewards it goes by the arena, for clicks by benchmarks/clicks.py.
+    a `Situation` has. Or pass a ``history`` with a row for each ``reward``, which says most of it. For continuous
+    rewards the answer goes by the arena, for clicks by benchmarks/clicks.py.
 
     >>> recommend(dim=5, horizon=10_000, rewards="clicks").policy.__name__
     'CWOFUL'
     >>> choice = recommend(dim=5, horizon=10_000, noise_range=0.5, sigma=0.05)
     >>> policy = choice.make(seed=7)
-    >>> choice.reason.startswith("Of the policies that are not told the corruption, ")
-    True
     """
-    known = Situation(**problem)
-    noisy = known.noise is None or known.noise > QUIET
-    return _for_clicks(known) if known.rewards is not None and noisy else _by_the_arena(known)
+    if history is not None:
+        columns = {"reward": reward, "source": source}
+        told = read_history(history, features=features, rewards=known.get("rewards"), **columns)
+        known = told | {name: value for name, value in known.items() if value is not None}
+    found = Situation(**known)
+    noisy = found.noise is None or found.noise > QUIET
+    return _for_clicks(found) if found.rewards is not None and noisy else _by_the_arena(found)
 
 
 def _for_clicks(problem: Situation) -> Recommendation:
