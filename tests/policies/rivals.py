@@ -110,6 +110,47 @@ class SlowVarianceAwareCWOFUL(WidthWeighted):
         return stochastic + known * root / (self.noise_range + known) + self.bias()
 
 
+@dataclass(kw_only=True)
+class SlowDiscountedLinUCB(OneEllipsoidPolicy):
+    """D-LinUCB (Russac, Vernade, Cappe 2019): every round summed anew over all rewards, the newest with weight 1."""
+
+    discount: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.rows: list[tuple[Array, float]] = []
+
+    def summed(self, discount: float) -> Array:
+        """sum_s discount^(t - s) a_s a_s^T + lambda I."""
+        ages = range(len(self.rows) - 1, -1, -1)
+        parts = [discount**age * np.outer(a, a) for age, (a, _) in zip(ages, self.rows, strict=True)]
+        return np.sum([self.lam * np.eye(self.dim), *parts], axis=0)
+
+    def center(self) -> Array:
+        """V^-1 sum_s gamma^(t - s) r_s a_s."""
+        ages = range(len(self.rows) - 1, -1, -1)
+        b = sum((self.discount**age * r * a for age, (a, r) in zip(ages, self.rows, strict=True)), np.zeros(self.dim))
+        return np.linalg.solve(self.summed(self.discount), b)
+
+    def values(self, actions: Array) -> Array:
+        """<a, mu> + beta sqrt(a^T V^-1 V~ V^-1 a)."""
+        V, squared = self.summed(self.discount), self.summed(self.discount**2)
+        pulled = np.linalg.solve(V, actions.T).T
+        widths = np.array([math.sqrt(float(v @ squared @ v)) for v in pulled])
+        return actions @ self.center() + self.current_radius() * widths
+
+    def theory_radius(self) -> float:
+        """sqrt(lambda) B + R sqrt(2 log(1 / delta) + d log(1 + A^2 (1 - gamma^2n) / (lambda d (1 - gamma^2))))."""
+        squares = sum(self.discount ** (2 * age) for age in range(len(self.rows)))
+        growth = math.log(1 + self.action_bound**2 * squares / (self.lam * self.dim))
+        return self.noise_range * math.sqrt(2 * math.log(1 / self.delta) + self.dim * growth) + self.bias()
+
+    def update(self, action: Array, reward: float, sigma: float) -> None:
+        """Remember the reward."""
+        self.rows.append((action, self.clip(reward)))
+        self.t += 1
+
+
 # ------------------------------------------------------------------------------------ Thompson sampling
 
 

@@ -90,6 +90,52 @@ def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
     assert policy.estimate().radius == pytest.approx(reference.current_radius(), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"discount": 0.99},
+        {"discount": 0.995, "radius_scale": 0.05},
+        {"discount": 0.9, "radius": 0.7, "regularization": 0.3},
+        {"discount": 0.5, "radius_scale": 0.3, "parameter_bound": 2.0, "action_bound": 1.5, "delta": 0.2},
+    ],
+    ids=str,
+)
+def test_discounted_lin_ucb_plays_as_transcribed(settings: dict[str, Any]) -> None:
+    policy, reference = both("DiscountedLinUCB", settings)
+    world, played = Stream(13, settings.get("action_bound", 1.0)), set()
+    for t in range(250):
+        actions, sigma = world.round(t)
+        decision = policy.choose(actions, sigma=sigma)
+        check(decision, reference.values(actions), t)
+        reward = world.reward(decision.action, sigma, lies=0.1)
+        policy.update(decision, reward)
+        reference.update(decision.action, reward, sigma)
+        played.add(decision.index)
+    assert len(played) > 1
+    estimate = policy.estimate()
+    assert estimate.center == pytest.approx(reference.center(), rel=1e-8, abs=1e-11)
+    assert estimate.radius == pytest.approx(reference.current_radius(), rel=1e-12)
+
+
+def test_discounted_lin_ucb_forgets_lies_and_stays_bounded() -> None:
+    action = np.array([[1.0, 0.0, 0.0]])
+    policy = robandit.DiscountedLinUCB(dim=3, noise_range=NOISE, discount=0.99, seed=1)
+    for reward in [-1.0] * 500 + [0.5] * 1000:
+        policy.update(policy.choose(action), reward)
+    assert policy.estimate().center[0] == pytest.approx(0.5, abs=0.02)
+    assert np.linalg.eigvalsh(policy.stats.precision[0]) == pytest.approx([1.0, 1.0, 101.0], rel=1e-3)
+
+
+def test_a_trial_without_a_reward_forgets_nothing() -> None:
+    policy = robandit.DiscountedLinUCB(dim=3, noise_range=NOISE, trials=2, seed=1)
+    for t in range(20):
+        decision = policy.choose(np.eye(3))
+        before = {name: array[1].copy() for name, array in policy.state()["arrays"].items()}
+        policy.update(decision, [0.3, 0.3], mask=[True, t < 10])
+        if t >= 10:
+            assert all(np.array_equal(array[1], before[name]) for name, array in policy.state()["arrays"].items())
+
+
 @pytest.mark.parametrize("name", ["CWOFUL", "VarianceAwareCWOFUL", "GAdaOFUL"])
 def test_corruption_per_trial(name: str) -> None:
     amounts, shared = (0.0, 5.0, 80.0), {"horizon": HORIZON, "radius_scale": 0.05}
@@ -645,5 +691,5 @@ def test_save_refuses_infinite_sets() -> None:
 def test_every_rival_is_exported() -> None:
     names = [item.removeprefix("Slow") for item in vars(slow) if item.startswith("Slow")]
     own = [name for name in names if getattr(slow, f"Slow{name}").__module__ == "rivals"]
-    assert len(own) == 10
+    assert len(own) == 11
     assert all(issubclass(getattr(robandit, name), Policy) for name in own)

@@ -4,6 +4,7 @@ from robandit.policies.base import Policy
 from robandit.policies.cobe import COBE
 from robandit.policies.cw_oful import CWOFUL
 from robandit.policies.decision import Decision
+from robandit.policies.discounted_lin_ucb import DiscountedLinUCB
 from robandit.policies.exp3p import Exp3P
 from robandit.policies.gadaoful import GAdaOFUL
 from robandit.policies.greedy import Greedy
@@ -35,6 +36,7 @@ POLICIES: dict[str, type[Policy]] = {
     "lin-ts": LinTS,
     "robust-lin-ts": RobustLinTS,
     "gadaoful": GAdaOFUL,
+    "discounted-lin-ucb": DiscountedLinUCB,
     "sceptic": Sceptic,
 }
 """Every policy by its name."""
@@ -46,6 +48,7 @@ __all__ = [
     "POLICIES",
     "SAVE",
     "Decision",
+    "DiscountedLinUCB",
     "Exp3P",
     "GAdaOFUL",
     "Greedy",

@@ -90,6 +90,14 @@ def weighted_oful(setting: Setting, t: ArrayLike) -> Floats:
     return _bernstein(setting, t, noise_bound, setting.delta) + _bias(setting)
 
 
+def discounted(setting: Setting, discount: float, t: ArrayLike) -> Floats:
+    """D-LinUCB's radius (Russac et al. 2019, β_t in Theorem 1) after t − 1 rewards, discounted by γ."""
+    left = 1.0 - discount ** (2.0 * (np.asarray(t, dtype=float) - 1.0))  # (1 − γ²) Σ γ²ⁿ
+    seen = setting.action_bound**2 * left / (setting.regularization * setting.dim * (1.0 - discount**2))
+    inner = 2.0 * log(1.0 / setting.delta) + setting.dim * np.log1p(seen)
+    return setting.noise_range * np.sqrt(inner) + _bias(setting)
+
+
 # Radii of the rivals. In these, corruption is Σ|c_t| in units of reward.
 
 
