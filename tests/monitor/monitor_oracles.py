@@ -5,14 +5,16 @@ Nothing here uses the package under test. r_t = <a_t, mu*> + eps_t + c_t with ep
 of lambda_g from its grid,
 
     sum |c_t| >= min_{||mu|| <= B} sum_g [(||b_g - V_g mu||_{(V_g + lambda_g I)^-1} - rho_g) / kappa_g]_+.
+
+The same holds of features whose columns are multiplied by anything, with a part of delta: one column may stand out.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -97,6 +99,11 @@ class SlowGroup:
     def weight(self) -> float:
         return float(self.weights.sum())
 
+    @property
+    def peaks(self) -> Array:
+        """max w|a_i| for each column."""
+        return np.asarray((self.weights[:, None] * np.abs(self.actions)).max(axis=0, initial=0.0))
+
     def rounding(self, lam: float, bound: float | None) -> float:
         """What is added to rho because sums are rounded: 1e-12 (||b|| + B lambda_max(V)) / sqrt(lambda)."""
         if bound is None:  # then it is less than what these tests look at
@@ -132,36 +139,82 @@ class Setting:
     regularization: float | None = None
     radius_scale: float = 1.0
 
-    def choices(self, group: SlowGroup) -> list[tuple[float, float]]:
-        """Every lambda with its probability of failure."""
+    def choices(self, group: SlowGroup, column: int) -> list[Choice]:
+        """Every norm with its probability of failure: plain ones, and those in which a column stands out."""
+        ones = np.ones(group.dim)
         if self.regularization is not None:
-            return [(self.regularization, self.delta * group.share)]
+            lam = self.regularization
+            return [Choice(group, ones, lam, self.delta * group.share, group.kappa(lam))]
+        return self._grid(group, ones, 0.75, group.kappa) + self._stretched(group, column)
+
+    def _grid(self, group: SlowGroup, factor: Array, part: float, kappa: Callable[[float], float]) -> list[Choice]:
         least = 1e-11 * float(np.linalg.eigvalsh(group.gram)[-1])
-        grid = [(group.lam(j, self.noise), self.delta * group.share * prior(j)) for j in POWERS]
-        return [(lam, failure) for lam, failure in grid if lam >= least]
+        grid = [(group.lam(j, self.noise), self.delta * part * group.share * prior(j)) for j in POWERS]
+        return [Choice(group, factor, lam, failure, kappa(lam)) for lam, failure in grid if lam >= least]
 
-    def rho(self, group: SlowGroup, lam: float, failure: float) -> float:
+    def _stretched(self, group: SlowGroup, column: int) -> list[Choice]:
+        """All columns but one divided by 2^7, or by 2^10, 2^13, ... where they are over 8, 64, ... times as large."""
+        peak, steps = float(group.peaks[column]), 0
+        while peak > 0 and group.reach > 8 * 8**steps * peak * (1 + 1e-12) and steps < 6:
+            steps += 1
+        steps = steps if peak > 0 else 6
+        factor = np.full(group.dim, 2.0 ** -(7 + 3 * steps))
+        factor[column] = 1.0
+        own, rest = replace(group, actions=group.actions * factor), group.reach * 2.0 ** -(7 + 3 * steps)
+
+        def kappa(lam: float) -> float:
+            inverse = np.linalg.inv(own.gram + lam * np.eye(own.dim))
+            along, across = inverse[column, column], float(np.linalg.norm(np.delete(inverse[column], column)))
+            widest = float(np.linalg.eigvalsh(inverse)[-1])
+            bounds = (peak**2 + rest**2) * widest, peak**2 * along + 2 * peak * rest * across + rest**2 * widest
+            return math.sqrt(min(bounds))
+
+        return self._grid(own, factor, 0.25 * rank(group.dim - 1 - column) * rank(steps), kappa)
+
+    def rho(self, choice: Choice) -> float:
         """The radius, with what rounding needs."""
+        group, lam, far = choice.group, choice.lam, self.parameter_bound
         bias = self.misspecification * math.sqrt(group.weight)
-        return self.radius_scale * group.rho(lam, failure) + bias + group.rounding(lam, self.parameter_bound)
+        rounding = group.rounding(lam, None if far is None else far / float(choice.factor.min()))
+        return self.radius_scale * group.rho(lam, choice.failure) + bias + rounding
 
-    def cone(self, group: SlowGroup, lam: float, failure: float) -> Cone:
+    def cone(self, choice: Choice) -> Cone:
         """With A = (V + lambda I)^{-1/2} V and y = (V + lambda I)^{-1/2} b."""
-        values, vectors = np.linalg.eigh(np.linalg.inv(group.gram + lam * np.eye(group.dim)))
+        group = choice.group
+        values, vectors = np.linalg.eigh(np.linalg.inv(group.gram + choice.lam * np.eye(group.dim)))
         root = vectors @ np.diag(np.sqrt(values)) @ vectors.T
-        return Cone(root @ group.gram, root @ group.moment, self.rho(group, lam, failure), group.kappa(lam))
+        return Cone(root @ group.gram / choice.factor, root @ group.moment, self.rho(choice), choice.kappa)
 
-    def says(self, group: SlowGroup, lam: float, failure: float, mu: Array) -> float:
+    def says(self, choice: Choice, mu: Array) -> float:
         """(||b - V mu|| - rho)/kappa."""
-        return (group.distance(lam, mu) - self.rho(group, lam, failure)) / group.kappa(lam)
+        return (choice.group.distance(choice.lam, mu / choice.factor) - self.rho(choice)) / choice.kappa
 
-    def best(self, group: SlowGroup, mu: Array) -> tuple[float, float]:
+    def best(self, group: SlowGroup, column: int, mu: Array) -> Choice:
         """The choice that says most at mu."""
-        return max(self.choices(group), key=lambda choice: self.says(group, choice[0], choice[1], mu))
+        return max(self.choices(group, column), key=lambda choice: self.says(choice, mu))
 
     def most(self, groups: Sequence[SlowGroup], mu: Array) -> float:
-        """The sum at mu with these choices: no bound can exceed it, whatever mu in the ball and the lambdas are."""
-        return sum(max(0.0, self.says(group, *self.best(group, mu), mu=mu)) for group in heard(groups))
+        """The sum at mu with these choices: no bound can exceed it, whatever mu in the ball and the norms are."""
+        column = steady(groups)
+        return sum(max(0.0, self.says(self.best(group, column, mu), mu)) for group in heard(groups))
+
+
+class Choice(NamedTuple):
+    """A norm for a group: its rounds with columns multiplied by something, lambda, and what delta pays for it."""
+
+    group: SlowGroup
+    factor: Array
+    lam: float
+    failure: float
+    kappa: float
+
+
+def steady(groups: Sequence[SlowGroup]) -> int:
+    """The column that varies least, sum w a^2 / (max w|a|)^2; of equals the last."""
+    squares = sum(np.diagonal(group.gram) for group in groups)
+    most = np.max([group.peaks for group in groups], axis=0)
+    even = squares / np.maximum(most**2, 1e-300)
+    return max(range(len(even)), key=lambda i: (even[i], i))
 
 
 def heard(groups: Sequence[SlowGroup]) -> list[SlowGroup]:
@@ -184,28 +237,31 @@ class Cone(NamedTuple):
         return max(0.0, (float(np.linalg.norm(self.vector - self.matrix @ mu)) - self.rho) / self.kappa)
 
 
-def total(cones: Sequence[Cone], mu: Array) -> float:
-    return sum(cone.value(mu) for cone in cones)
+def total(groups: Sequence[Sequence[Cone]], mu: Array) -> float:
+    """The sum over groups of the largest of their cones."""
+    return sum(max(cone.value(mu) for cone in cones) for cones in groups)
 
 
-def cheapest(cones: Sequence[Cone], bound: float | None) -> tuple[float, Array]:
+def cheapest(groups: Sequence[Sequence[Cone]], bound: float | None) -> tuple[float, Array]:
     """The least sum over the ball, or over all mu, and where Clarabel finds it.
 
     The value is that of the sum at a point of the ball, and so never below the minimum.
     """
-    dim = len(cones[0].vector)
-    mu, excess = cp.Variable(dim), cp.Variable(len(cones), nonneg=True)
+    dim = len(groups[0][0].vector)
+    mu, excess = cp.Variable(dim), cp.Variable(len(groups), nonneg=True)
     limits: list[Any] = [] if bound is None else [cp.norm(mu, 2) <= 1]
     unit = 1.0 if bound is None else bound
-    for g, cone in enumerate(cones):
-        size = max(cone.rho, 1e-12)
-        limits.append(cp.norm((cone.vector - unit * (cone.matrix @ mu)) / size, 2) <= 1 + excess[g])
-    costs = np.array([max(cone.rho, 1e-12) / cone.kappa for cone in cones])
+    costs = np.array([max(max(cone.rho, 1e-12) / cone.kappa for cone in cones) for cones in groups])
+    for g, cones in enumerate(groups):
+        for cone in cones:
+            size = max(cone.rho, 1e-12)
+            allowed = 1 + (costs[g] * cone.kappa / size) * excess[g]
+            limits.append(cp.norm((cone.vector - unit * (cone.matrix @ mu)) / size, 2) <= allowed)
     problem = cp.Problem(cp.Minimize((costs / costs.max()) @ excess), limits)
     beyond = 0.0 if bound is None else 1.0
     found = [unit * at / max(1.0, beyond * float(np.linalg.norm(at))) for at in _solved(problem, mu)]
-    best = min(found, key=lambda at: total(cones, at))
-    return total(cones, best), best
+    best = min(found, key=lambda at: total(groups, at))
+    return total(groups, best), best
 
 
 def _solved(problem: Any, variable: Any) -> Iterator[Array]:
@@ -223,8 +279,8 @@ def _solved(problem: Any, variable: Any) -> Iterator[Array]:
                 return
 
 
-def three_passes(groups: Sequence[SlowGroup], setting: Setting) -> float:
-    """The lambdas that say most at a guess; those that say most at their minimum; and again. The best value."""
+def four_passes(groups: Sequence[SlowGroup], setting: Setting) -> float:
+    """The norms that say most at a guess; also those that say most at their minimum; and so on. The best value."""
     rounds = heard(groups)
     if not rounds:
         return 0.0
@@ -232,9 +288,10 @@ def three_passes(groups: Sequence[SlowGroup], setting: Setting) -> float:
     guess: Array = np.asarray(np.linalg.solve(ridge, sum(group.moment for group in rounds)), dtype=float)
     if setting.parameter_bound is not None:
         guess = guess * min(1.0, setting.parameter_bound / float(np.linalg.norm(guess)))
-    value = 0.0
-    for _ in range(3):
-        cones = [setting.cone(group, *setting.best(group, guess)) for group in rounds]
+    value, column, cones = 0.0, steady(groups), [list[Cone]() for _ in rounds]
+    for _ in range(4):
+        for own, group in zip(cones, rounds, strict=True):
+            own.append(setting.cone(setting.best(group, column, guess)))
         found, guess = cheapest(cones, setting.parameter_bound)
         value = max(value, found)
     return value

@@ -45,6 +45,7 @@ def check(groups: Groups, kept: Sequence[Sequence[Any]], batch: int = BATCH) -> 
             assert groups.gram[row, g] == pytest.approx(group.gram, rel=1e-12, abs=1e-12)
             assert groups.moment[row, g] == pytest.approx(group.moment, rel=1e-12, abs=1e-12)
             assert groups.reach[row, g] == pytest.approx(group.reach, rel=1e-12)
+            assert groups.peaks[row, g] == pytest.approx(group.peaks, rel=1e-12)
             assert groups.weight[row, g] == pytest.approx(group.weight, rel=1e-12)
 
 
@@ -131,6 +132,7 @@ def test_arrays_are_views_of_what_is_in_use() -> None:
         "some_gram": (5, BATCH, DIM, DIM),
         "some_moment": (5, BATCH, DIM),
         "some_reach": (5, BATCH),
+        "some_peaks": (5, BATCH, DIM),
         "some_weight": (5, BATCH),
     }
     arrays["some_reach"][4] = 7.0

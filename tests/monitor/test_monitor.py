@@ -218,18 +218,24 @@ def looks() -> Iterator[list[Look]]:
 
 
 def optima(look: Look, groups: Sequence[SlowGroup], setting: slow.Setting) -> list[float]:
-    """By the book and the cone solver: the minimum with the λ of each minimisation."""
-    found = []
+    """By the book and the cone solver: the minimum with the norms of each minimisation."""
+    found, column = [], slow.steady(groups)
     for call in look.calls:
         cones = []
         for g, group in enumerate(groups):
             if group.reach > 0:
-                choices = setting.choices(group)
-                apart = [abs(math.log(call.cones.slope[0, g] / group.kappa(lam))) for lam, _ in choices]
-                assert min(apart) < 1e-6
-                cones.append(setting.cone(group, *choices[int(np.argmin(apart))]))
+                choices = setting.choices(group, column)
+                slopes, radii = call.cones.slope[0, g], call.cones.radius[0, g]
+                cones.append([by_the_book(choices, setting, *pair) for pair in zip(slopes, radii, strict=True)])
         found.append(slow.cheapest(cones, setting.parameter_bound)[0])
     return found
+
+
+def by_the_book(choices: list[slow.Choice], setting: slow.Setting, slope: float, radius: float) -> slow.Cone:
+    """The cone of the choice that has this slope and this radius."""
+    apart = [abs(math.log(slope / one.kappa)) + abs(math.log(radius / setting.rho(one))) for one in choices]
+    assert min(apart) < 2e-6
+    return setting.cone(choices[int(np.argmin(apart))])
 
 
 @pytest.mark.parametrize("settings", [{}, {"sources": 2}, {"regularization": 200.0, "delta": 0.2}])

@@ -15,58 +15,63 @@ _BALANCINGS = 3  # how often Σ Aᵀu is taken away again; each time leaves the 
 
 
 class Cones(NamedTuple):
-    """Σ_g [(‖y_g − A_g μ‖ − ρ_g)/κ_g]₊, for each of P problems."""
+    """Σ_g max_k [(‖y_gk − A_gk μ‖ − ρ_gk)/κ_gk]₊, for each of P problems with G groups, and K cones for each group."""
 
-    matrix: Floats  # A (P, G, d, d)
-    target: Floats  # y (P, G, d)
-    radius: Floats  # ρ (P, G)
-    slope: Floats  # κ (P, G)
+    matrix: Floats  # A (P, G, K, d, d)
+    target: Floats  # y (P, G, K, d)
+    radius: Floats  # ρ (P, G, K)
+    slope: Floats  # κ (P, G, K)
 
     def residual(self, parameter: Floats) -> Floats:
-        """y − Aμ, (P, G, d)."""
-        return self.target - np.matvec(self.matrix, parameter[:, None])
+        """y − Aμ, (P, G, K, d)."""
+        return self.target - np.matvec(self.matrix, parameter[:, None, None])
 
     def terms(self, parameter: Floats) -> Floats:
         """The summands at μ (P, d), (P, G)."""
-        return np.maximum(norm(self.residual(parameter)) - self.radius, 0.0) / self.slope
+        most: Floats = ((norm(self.residual(parameter)) - self.radius) / self.slope).max(axis=2)
+        return np.maximum(most, 0.0)
+
+    def beside(self, other: Cones) -> Cones:
+        """These cones and others of the same groups."""
+        return Cones(*(np.concatenate(pair, axis=2) for pair in zip(self, other, strict=True)))
 
     def of(self, rows: Index) -> Cones:
         """Some of the problems."""
         return Cones(*(array[rows] for array in self))
 
     def dual(self, multipliers: Floats, bound: float | None) -> Floats:
-        """Σ ⟨u, y⟩ − ρ‖u‖ − B‖Σ Aᵀu‖ at u (P, G, d) with ‖u‖ ≤ 1/κ: below the minimum, whatever u is.
+        """Σ ⟨u, y⟩ − ρ‖u‖ − B‖Σ Aᵀu‖ at u (P, G, K, d) with Σ_k κ‖u‖ ≤ 1: below the minimum, whatever u is.
 
         Without a bound B, u is first brought to Σ Aᵀu = 0.
         """
         if bound is None:
             multipliers, slack = self._balanced(multipliers)
         else:
-            slack = bound * norm(np.vecmat(multipliers, self.matrix).sum(axis=1))
+            slack = bound * norm(np.vecmat(multipliers, self.matrix).sum(axis=(1, 2)))
         gained = np.vecdot(multipliers, self.target)
         paid = self.radius * norm(multipliers)
-        return gained.sum(axis=1) - paid.sum(axis=1) - slack - _ROUNDING * (np.abs(gained) + paid).sum(axis=1)
+        return (gained - paid - _ROUNDING * (np.abs(gained) + paid)).sum(axis=(1, 2)) - slack
 
     def _balanced(self, multipliers: Floats) -> tuple[Floats, Floats]:
-        """Multipliers with Σ Aᵀu = 0 and ‖u‖ ≤ 1/κ, and what their rounding may cost, (P,).
+        """Multipliers with Σ Aᵀu = 0 and Σ_k κ‖u‖ ≤ 1, and what their rounding may cost, (P,).
 
-        Rounding leaves Σ Aᵀu = Σ Aᵀv with tiny v. The sum at μ exceeds any dual value once Σ ‖A_g μ‖/κ_g is above
-        2 Σ (‖y_g‖ + ρ_g)/κ_g, and for all other μ, ⟨Σ Aᵀv, μ⟩ is at most that times max κ_g‖v_g‖.
+        Rounding leaves Σ Aᵀu = Σ Aᵀv with tiny v. The sum at μ exceeds any dual value once Σ ‖Aμ‖/κ is above
+        (1 + K) Σ (‖y‖ + ρ)/κ, and for all other μ, ⟨Σ Aᵀv, μ⟩ is at most that times max κ‖v‖.
         """
-        even = self.slope**-2.0
-        square = np.einsum("pg,pgij,pgik->pjk", even, self.matrix, self.matrix, optimize=True)
+        even, number = self.slope**-2.0, self.slope.shape[2]
+        square = np.einsum("pgk,pgkij,pgkil->pjl", even, self.matrix, self.matrix, optimize=True)
         for _ in range(_BALANCINGS):
             multipliers = multipliers - self._pull(multipliers, square, even)
-        most = (norm(multipliers) * self.slope).max(axis=1)
-        multipliers = multipliers / np.maximum(1.0, most)[:, None, None]
-        left = (norm(self._pull(multipliers, square, even)) * self.slope).max(axis=1)
-        far = 2.0 * ((norm(self.target) + self.radius) / self.slope).sum(axis=1)
+        most = (norm(multipliers) * self.slope).sum(axis=2).max(axis=1)
+        multipliers = multipliers / np.maximum(1.0, most)[:, None, None, None]
+        left = (norm(self._pull(multipliers, square, even)) * self.slope).max(axis=(1, 2))
+        far = (1.0 + number) * ((norm(self.target) + self.radius) / self.slope).sum(axis=(1, 2))
         return multipliers, 2.0 * far * left
 
     def _pull(self, multipliers: Floats, square: Floats, even: Floats) -> Floats:
-        """v with Σ Aᵀv = Σ Aᵀu and about the least max κ‖v‖, (P, G, d)."""
-        pulled = solve(square, np.vecmat(multipliers, self.matrix).sum(axis=1))
-        return even[..., None] * np.matvec(self.matrix, pulled[:, None])
+        """v with Σ Aᵀv = Σ Aᵀu and about the least max κ‖v‖, (P, G, K, d)."""
+        pulled = solve(square, np.vecmat(multipliers, self.matrix).sum(axis=(1, 2)))
+        return even[..., None] * np.matvec(self.matrix, pulled[:, None, None])
 
 
 def has_faint(gram: Floats) -> Bools:

@@ -21,6 +21,8 @@ class Groups(NamedTuple):
     """b_g (B, G, d)."""
     reach: Floats
     """max w‖a‖ over the group's rounds, (B, G)."""
+    peaks: Floats
+    """max w|a_i| over the group's rounds, for each column i, (B, G, d)."""
     weight: Floats
     """Σ w, (B, G)."""
     length: Floats
@@ -33,7 +35,7 @@ class Groups(NamedTuple):
         return self._replace(**{name: getattr(self, name)[row : row + 1] for name in SUMS})
 
 
-SUMS = ("gram", "moment", "reach", "weight")
+SUMS = ("gram", "moment", "reach", "peaks", "weight")
 """The fields of `Groups` that hold something of each stream."""
 
 
@@ -43,12 +45,13 @@ def rank_shares(index: Floats) -> Floats:
 
 
 class Sums:
-    """V, b, the reach and the weight of a growing number of groups, in B streams."""
+    """V, b, the reach, the peaks and the weight of a growing number of groups, in B streams."""
 
     def __init__(self, batch: int, dim: int) -> None:
         self.number = 0
         self._gram, self._moment = np.zeros((8, batch, dim, dim)), np.zeros((8, batch, dim))
-        self._reach, self._weight = np.zeros((8, batch)), np.zeros((8, batch))
+        self._reach, self._peaks = np.zeros((8, batch)), np.zeros((8, batch, dim))
+        self._weight = np.zeros((8, batch))
 
     def append(self) -> None:
         """Add an empty group."""
@@ -57,7 +60,7 @@ class Sums:
     def resize(self, number: int) -> None:
         """Make room for so many groups; new ones are empty."""
         while len(self._reach) < number:
-            self._gram, self._moment, self._reach, self._weight = (
+            self._gram, self._moment, self._reach, self._peaks, self._weight = (
                 np.concatenate([array, np.zeros_like(array)]) for array in self._all()
             )
         self.number = number
@@ -75,6 +78,7 @@ class Sums:
         self._moment[place, rows] += rewards[:, None] * weighted
         reach = np.sqrt(np.vecdot(weighted, weighted))
         self._reach[place, rows] = np.maximum(self._reach[place, rows], reach)
+        self._peaks[place, rows] = np.maximum(self._peaks[place, rows], np.abs(weighted))
         self._weight[place, rows] += weights
 
     def _add_one(self, place: int, action: Floats, reward: float, weight: float) -> None:
@@ -86,6 +90,8 @@ class Sums:
         reach = sqrt(weighted.dot(weighted))
         if reach > self._reach[place, 0]:
             self._reach[place, 0] = reach
+        peaks = self._peaks[place, 0]
+        np.maximum(peaks, np.abs(weighted), out=peaks)
         self._weight[place, 0] += weight
 
     def fold(self, place: int, actions: Floats, rewards: Floats, weights: Floats) -> None:
@@ -95,13 +101,15 @@ class Sums:
         self._gram[place, 0] += weighted.T @ actions
         self._moment[place, 0] += rewards @ weighted
         self._reach[place, 0] = np.sqrt(np.vecdot(weighted, weighted)).max(initial=self._reach[place, 0])
+        self._peaks[place, 0] = np.maximum(self._peaks[place, 0], np.abs(weighted).max(axis=0, initial=0.0))
         self._weight[place, 0] += weights.sum()
 
     def merge(self, place: int) -> None:
         """Put a group and the next one together."""
         self._gram[place] += self._gram[place + 1]
         self._moment[place] += self._moment[place + 1]
-        np.maximum(self._reach[place], self._reach[place + 1], out=self._reach[place])
+        for most in (self._reach, self._peaks):
+            np.maximum(most[place], most[place + 1], out=most[place])
         self._weight[place] += self._weight[place + 1]
         for array in self._all():
             array[place + 1 : self.number - 1] = array[place + 2 : self.number]
@@ -113,8 +121,9 @@ class Sums:
         gram, moment, weight = (
             np.add.reduceat(array[: self.number], firsts) for array in (self._gram, self._moment, self._weight)
         )
-        reach = np.maximum.reduceat(self._reach[: self.number], firsts)
-        return Groups(gram.swapaxes(0, 1), moment.swapaxes(0, 1), reach.T, weight.T, length, share)
+        reach, peaks = (np.maximum.reduceat(array[: self.number], firsts) for array in (self._reach, self._peaks))
+        sums = zip(SUMS, (gram, moment, reach, peaks, weight), strict=True)
+        return Groups(**{name: array.swapaxes(0, 1) for name, array in sums}, length=length, share=share)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """All sums by name."""
@@ -122,4 +131,4 @@ class Sums:
         return {prefix + name: array[: self.number] for name, array in held}
 
     def _all(self) -> tuple[Floats, ...]:
-        return self._gram, self._moment, self._reach, self._weight
+        return self._gram, self._moment, self._reach, self._peaks, self._weight

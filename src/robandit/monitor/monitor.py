@@ -32,7 +32,7 @@ from robandit.monitor.groups import Groups
 from robandit.monitor.radii import Assumptions
 from robandit.monitor.sources import Sources
 
-_STATE_FORMAT = 2
+_STATE_FORMAT = 3
 _LARGEST = 1e25  # the largest number, and its inverse the least σ: fourth powers must not overflow
 _SINGLE = 1e-6  # relative rounding of rewards that were once kept in single precision, and then some
 _COUNTERS = ("certain", "beyond", "by_time", "by_label", "freely", "alarm", "since")  # arrays (B,) of the state
