@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from robandit.arrays import Bools, Floats, count_to
-from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support, leading
+from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support, leading, one_set
 from robandit.geometry.frame import Frame
 from robandit.geometry.secular import Blend
 
@@ -82,16 +82,36 @@ class Intersection:
         finds it. Where the intersection is empty, no direction is marked and the value is −∞.
         """
         pairs, batch = self._batch(), directions.reshape(-1, *directions.shape[-2:])
-        heights, widths = pairs.first._heights(batch)
+        mask, best = pairs._argmax(batch) if self.first._kernel is None else pairs._argmax_compiled(batch)
+        return mask.reshape(directions.shape[:-1]), best.reshape(directions.shape[:-2])
+
+    def _argmax(self, batch: Floats) -> tuple[Bools, Floats]:
+        heights, widths = self.first._heights(batch)
         index, best, mask = leading(heights, widths)
         chosen = batch[count_to(len(batch)), index]
-        settled = _contains(pairs.second, _tips(pairs.first, chosen))
+        settled = _contains(self.second, _tips(self.first, chosen))
         if np.count_nonzero(mask) > len(mask):
             settled &= ~_several(mask, batch, chosen)
         hard = np.flatnonzero(~settled)
         if hard.size:
-            mask[hard], best[hard] = pairs[hard]._best_first(batch[hard], heights[hard], widths[hard])
-        return mask.reshape(directions.shape[:-1]), best.reshape(directions.shape[:-2])
+            mask[hard], best[hard] = self[hard]._best_first(batch[hard], heights[hard], widths[hard])
+        return mask, best
+
+    def _argmax_compiled(self, batch: Floats) -> tuple[Bools, Floats]:
+        """Do the same, up to rounding, by the compiled kernel; it leaves pairs that need singular values to NumPy."""
+        first, second, kernel = self.first, self.second, self.first._kernel
+        rows, center, root, _ = first._stored()
+        rows2, center2, root2, precision2 = second._stored()
+        given = center2, root2, second.precision if precision2 is None else precision2
+        radii = np.ascontiguousarray(first.radius), np.ascontiguousarray(second.radius)
+        along = batch @ first.root
+        mask, best, ended = kernel.intersect(
+            one_set(batch), along, rows, center, root, radii[0], rows2, *given, radii[1], TIE
+        )
+        hard = np.flatnonzero(ended == kernel.HARD)
+        if hard.size:
+            mask[hard], best[hard] = self[hard]._argmax(batch[hard])
+        return mask, best
 
     def _best_first(self, directions: Floats, first: Floats, width1: Floats) -> tuple[Bools, Floats]:
         """`argmax` in general, for directions (B, K, d), given their heights and half-widths in the first ellipsoid.
