@@ -16,6 +16,9 @@ TIE = 1e-12
 """Values that differ by less, relative to their size and the set's half-width, count as equal: it is rounding."""
 
 
+_WORTH_BOUNDS = 16  # features from which on the compiled kernel, too, gains by `large_sets`
+
+
 class Support(NamedTuple):
     """The largest ⟨a, x⟩ over a set for each direction a, and a point x that attains it."""
 
@@ -38,6 +41,7 @@ class Ellipsoid:
     radius: Floats
     _precision: Floats | None
     _bounds: WidthBounds | None = None  # of a regression that it is around, to search large sets by
+    _kernel: Any = None  # the compiled kernel, if that computes
 
     def __init__(self, center: ArrayLike, precision: ArrayLike, radius: ArrayLike) -> None:
         self.center = _finite("center", center)
@@ -62,20 +66,26 @@ class Ellipsoid:
         root: Floats,
         radius: Floats | float,
         precision: Floats | None = None,
-        bounds: WidthBounds | None = None,
+        of: Ridge | None = None,
     ) -> Ellipsoid:
-        """Make an ellipsoid from S with S Sᵀ = precision⁻¹, unchecked. A known ``precision`` saves a solve."""
+        """Make an ellipsoid from S with S Sᵀ = precision⁻¹, unchecked. A known ``precision`` saves a solve.
+
+        ``of`` is the regression that S belongs to, all of it; it says by which kernel and bounds to search.
+        """
         made = object.__new__(Ellipsoid)
         made.center, made.root, made.radius, made._precision = center, root, np.asarray(radius), precision
-        made._bounds = bounds
+        if of is not None:
+            made._bounds, made._kernel = of.bounds, of.kernel
         return made
 
     @classmethod
     def around(cls, ridge: Ridge, radius: Floats, rows: Rows = ALL) -> Ellipsoid:
         """The confidence ellipsoids {μ : ‖μ − μ_t‖_{Σ_t} ≤ radius} of some rows of a regression."""
         precision = None if ridge.precision is None else ridge.precision[rows]
-        bounds = ridge.bounds if rows is ALL else None
-        return cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision, bounds)
+        whole = ridge if rows is ALL else None
+        made = cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision, whole)
+        made._kernel = ridge.kernel
+        return made
 
     @property
     def dim(self) -> int:
@@ -93,7 +103,13 @@ class Ellipsoid:
     def __getitem__(self, rows: Any) -> Ellipsoid:
         """A part of the batch."""
         known = None if self._precision is None else self._precision[rows]
-        return Ellipsoid.from_root(self.center[rows], self.root[rows], self.radius[rows], known)
+        part = Ellipsoid.from_root(self.center[rows], self.root[rows], self.radius[rows], known)
+        part._kernel = self._kernel
+        return part
+
+    def _stored(self) -> tuple[Index, Floats, Floats, Floats | None]:
+        """Where the compiled kernel finds this batch: rows of arrays of centres, roots and, if known, precisions."""
+        return count_to(len(self.center)), self.center, self.root, self._precision
 
     def support(self, directions: ArrayLike) -> Support:
         """The largest ⟨a, x⟩ and a point that attains it, for directions (..., K, d); for a zero one, the centre."""
@@ -113,6 +129,8 @@ class Ellipsoid:
 
     def best(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
         """One direction of the largest support value, (B,), that value, (B,), and all of them, (B, K), if some tie."""
+        if self._kernel is not None and (directions[0].size < LARGE or self.dim < _WORTH_BOUNDS):
+            return self._best_compiled(directions)
         if directions[0].size >= LARGE and self.radius.any():
             known = self._bounds or WidthBounds()
             return best_of_many(directions, self.center, self.root, self.radius, TIE, known)
@@ -120,6 +138,15 @@ class Ellipsoid:
             return self._best_of_one(directions[0])
         index, best, ties = leading(*self._heights(directions))
         return index, best, None if np.count_nonzero(ties) == len(index) else ties
+
+    def _best_compiled(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
+        """Do the same, up to rounding, by the compiled kernel."""
+        along = directions @ self.root if len(directions) > 1 else directions[0].dot(self.root[0])[None]
+        index, best = np.empty(len(along), np.intp), np.empty(len(along))
+        center, radius = np.ascontiguousarray(self.center), np.ascontiguousarray(self.radius)
+        if not self._kernel.leading(one_set(directions), along, center, radius, TIE, index, best):
+            return index, best, None
+        return index, best, leading(*self._heights(directions))[2]
 
     def _best_of_one(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
@@ -181,6 +208,11 @@ class Ellipsoid:
         return Support(np.linalg.norm(points, axis=-1), points)
 
 
+def one_set(directions: Floats) -> Floats:
+    """Directions (B, K, d) for the compiled kernel: (1, K, d) if all trials have the same ones."""
+    return np.ascontiguousarray(directions if directions.strides[0] or not len(directions) else directions[:1])
+
+
 def leading(values: Floats, half_widths: Floats) -> tuple[Index, Floats, Bools]:
     """The place of the largest of K support values, (B,), that value, and which equal it up to rounding, (B, K)."""
     index = values.argmax(axis=1)
@@ -215,7 +247,7 @@ class EllipsoidsOfRows(Ellipsoid):
     """
 
     def __init__(self, ridge: Ridge, radius: Floats, rows: Index) -> None:
-        self._ridge, self.radius, self._rows = ridge, radius, rows
+        self._ridge, self.radius, self._rows, self._kernel = ridge, radius, rows, ridge.kernel
 
     def __getattr__(self, name: str) -> Floats | None:
         if name not in ("center", "root", "_precision"):
@@ -226,3 +258,6 @@ class EllipsoidsOfRows(Ellipsoid):
 
     def __getitem__(self, rows: Any) -> Ellipsoid:
         return Ellipsoid.around(self._ridge, self.radius[rows], self._rows[rows])
+
+    def _stored(self) -> tuple[Index, Floats, Floats, Floats | None]:
+        return self._rows, self._ridge.mean, self._ridge.root, self._ridge.precision

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robandit.arrays import Bools, Floats, count_to
-from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support, leading
+from robandit.arrays import Bools, Floats, Index, count_to
+from robandit.geometry.ellipsoid import TIE, Ellipsoid, Support, leading, one_set
 from robandit.geometry.frame import Frame
 from robandit.geometry.secular import Blend
 
@@ -82,16 +82,36 @@ class Intersection:
         finds it. Where the intersection is empty, no direction is marked and the value is −∞.
         """
         pairs, batch = self._batch(), directions.reshape(-1, *directions.shape[-2:])
-        heights, widths = pairs.first._heights(batch)
+        mask, best = pairs._argmax(batch) if self.first._kernel is None else pairs._argmax_compiled(batch)
+        return mask.reshape(directions.shape[:-1]), best.reshape(directions.shape[:-2])
+
+    def _argmax(self, batch: Floats) -> tuple[Bools, Floats]:
+        heights, widths = self.first._heights(batch)
         index, best, mask = leading(heights, widths)
         chosen = batch[count_to(len(batch)), index]
-        settled = _contains(pairs.second, _tips(pairs.first, chosen))
+        settled = _contains(self.second, _tips(self.first, chosen))
         if np.count_nonzero(mask) > len(mask):
             settled &= ~_several(mask, batch, chosen)
         hard = np.flatnonzero(~settled)
         if hard.size:
-            mask[hard], best[hard] = pairs[hard]._best_first(batch[hard], heights[hard], widths[hard])
-        return mask.reshape(directions.shape[:-1]), best.reshape(directions.shape[:-2])
+            mask[hard], best[hard] = self[hard]._best_first(batch[hard], heights[hard], widths[hard])
+        return mask, best
+
+    def _argmax_compiled(self, batch: Floats) -> tuple[Bools, Floats]:
+        """Do the same, up to rounding, by the compiled kernel; it leaves pairs that need singular values to NumPy."""
+        first, second, kernel = self.first, self.second, self.first._kernel
+        rows, center, root, _ = first._stored()
+        rows2, center2, root2, precision2 = second._stored()
+        given = center2, root2, second.precision if precision2 is None else precision2
+        radii = np.ascontiguousarray(first.radius), np.ascontiguousarray(second.radius)
+        along = batch @ first.root
+        mask, best, ended = kernel.intersect(
+            one_set(batch), along, rows, center, root, radii[0], rows2, *given, radii[1], TIE
+        )
+        hard = np.flatnonzero(ended == kernel.HARD)
+        if hard.size:
+            mask[hard], best[hard] = self[hard]._argmax(batch[hard])
+        return mask, best
 
     def _best_first(self, directions: Floats, first: Floats, width1: Floats) -> tuple[Bools, Floats]:
         """`argmax` in general, for directions (B, K, d), given their heights and half-widths in the first ellipsoid.
@@ -157,8 +177,11 @@ def _reaches(values: Floats, best: Floats, slack: Floats) -> Bools:
 def _several(mask: Bools, directions: Floats, chosen: Floats) -> Bools:
     """In which rows a direction is marked that is no copy of the one that was chosen."""
     several = np.count_nonzero(mask, axis=1) > 1
-    other = (directions[several] != chosen[several, None, :]).any(axis=2)
-    several[several] = (mask[several] & other).any(axis=1)
+    marked = mask & several[:, None]
+    rows = np.repeat(count_to(len(mask)), np.count_nonzero(marked, axis=1))
+    other = directions.reshape(-1, chosen.shape[1]).compress(marked.ravel(), axis=0) != chosen.take(rows, axis=0)
+    several[:] = False
+    several[rows[other.any(axis=1)]] = True
     return several
 
 
@@ -174,12 +197,32 @@ def _refine(frame: Frame, directions: Floats, upper: Floats, slack: Floats) -> B
     best = upper[rows, k] = found.values
     exact[rows, k] = True
     rivals = _reaches(upper, best, slack) & ~exact
+    i, j = np.nonzero(rivals)
+    copy = (directions[i, j] == directions[i, k[i]]).all(axis=1)
+    i, j = i[copy], j[copy]
+    upper[i, j], exact[i, j], rivals[i, j] = best[i], True, False
     left = np.flatnonzero(rivals.any(axis=1))
     if left.size:
         bounds = frame.bounds(sight, left, found.peak.log_rho[left])
         upper[left] = np.where(exact[left], upper[left], np.minimum(upper[left], bounds))
         places = i, j = np.nonzero(_reaches(upper, best, slack) & ~exact)
         if i.size:
+            one, copies = _fold(i, upper[places], directions[places])
+            i, j = i[one], j[one]
             least, start = best[i] - slack[i], found.peak.log_rho[i]
-            upper[places], exact[places] = frame.peaks(sight, i, j, least, start).values, True
+            upper[places], exact[places] = frame.peaks(sight, i, j, least, start).values[copies], True
     return exact
+
+
+def _fold(rows: Index, bounds: Floats, directions: Floats) -> tuple[Index, Index]:
+    """The places of one of each direction (m, d) within its row, and for all of them which of these it is a copy of.
+
+    Copies have the same bound, bit for bit, so sorting by it brings them together.
+    """
+    order = np.lexsort((bounds, rows))
+    starts = np.ones(len(order), dtype=bool)
+    last, this = order[:-1], order[1:]
+    starts[1:] = (rows[this] != rows[last]) | (directions[this] != directions[last]).any(axis=1)
+    copies = np.empty_like(order)
+    copies[order] = np.cumsum(starts) - 1
+    return order[starts], copies

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import ALL, Floats, Rows
+from robandit.arrays import ALL, Floats, Rows, count_to
+from robandit.geometry.kernel import load_kernel
 from robandit.geometry.large_sets import WidthBounds
 
 
@@ -29,7 +30,16 @@ class Ridge:
     [0.375, 0.0]
     """
 
-    def __init__(self, *, rows: int, dim: int, regularization: float | Floats, keep_precision: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        rows: int,
+        dim: int,
+        regularization: float | Floats,
+        keep_precision: bool = False,
+        kernel: str = "numpy",
+    ) -> None:
+        self.kernel = load_kernel(kernel)
         self._lambda: Floats = np.broadcast_to(regularization, rows)  # one for all rows, or (n,)
         self.root: Floats = np.empty((rows, dim, dim))
         self.mean: Floats = np.empty((rows, dim))
@@ -72,10 +82,15 @@ class Ridge:
         """
         if not isinstance(rows, slice):
             self.bounds.forget()
-        if len(weights) == 1:
+        if self.kernel is not None:
+            self._update_compiled(actions, rewards, weights, rows)
+        elif len(weights) == 1:
             row = 0 if isinstance(rows, slice) else int(rows[0])
             self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
-            return
+        else:
+            self._update_many(actions, rewards, weights, rows, along)
+
+    def _update_many(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows, along: Floats | None) -> None:
         root, mean = self.root[rows], self.mean[rows]  # views for a slice, copies for an index
         v = np.vecmat(actions, root) if along is None else along  # Sᵀa (m, d)
         gain = np.matvec(root, v)  # Σ⁻¹a (m, d)
@@ -90,6 +105,16 @@ class Ridge:
         self.log_det[rows] += np.log(c)
         if self.precision is not None:
             self.precision[rows] += np.einsum("mi,mj->mij", weights[:, None] * actions, actions)
+
+    def _update_compiled(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows) -> None:
+        """Do the same, up to rounding, by the compiled kernel."""
+        kept = self.root[:0] if self.precision is None else self.precision
+        gain, share = np.empty(actions.shape), np.empty(len(weights))
+        seen = np.ascontiguousarray(actions), np.ascontiguousarray(rewards), np.ascontiguousarray(weights)
+        every = count_to(len(self.mean)) if isinstance(rows, slice) else rows
+        self.kernel.update(self.root, self.mean, self.log_det, kept, every, *seen, gain, share)
+        if self.bounds.kept:
+            self.bounds.shrink(gain, share)
 
     def _update_one(self, row: int, action: Floats, reward: float, weight: float) -> None:
         """Do the same, bit for bit, for one row, as a live service has: batched calls would take twice the time."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from robandit.arrays import Bools, Floats
 
-_ITERATIONS = 100  # far more than any root needs: Newton's method takes about six, bisection sixty
-_CONVERGED = 1e-11  # |q₁ − q₂| at the root; the dual is flat there, so its error is about the square of this
-_LEAP = 8.0  # largest factor between one ρ and the next: too far out, nothing but rounding is left of the slope
+ITERATIONS = 100  # far more than any root needs: Newton's method takes about six, bisection sixty
+CONVERGED = 1e-11  # |q₁ − q₂| at the root; the dual is flat there, so its error is about the square of this
+LEAP = 8.0  # largest factor between one ρ and the next: too far out, nothing but rounding is left of the slope
 
 
 class Blend:
@@ -78,14 +78,14 @@ def _balance(scale: Floats, shift: Floats, g: Floats, rows: tuple[Floats, Floats
     out1, out2, least, rho = rows
     d2, pull, load, reach, pace = scale * scale, scale * shift, shift * shift, g * g, scale * g
     tilt, low, high = reach * d2, np.zeros(len(g)), np.full(len(g), np.inf)
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         inverse = 1.0 / (1.0 + rho[:, None] * d2)
         slack, width = 1.0 + rho - rho * np.vecdot(load, inverse), np.vecdot(reach, inverse)
         step = np.sqrt(slack / width)  # NaN where E_ρ is empty
         y = (rho[:, None] * pull + step[:, None] * g) * inverse
         z = (step[:, None] * pace - shift) * inverse
         gap = np.vecdot(y, y) - np.vecdot(z, z)
-        moving = (np.abs(gap) > _CONVERGED) & (np.vecdot(g, y) >= least)  # not where they are NaN
+        moving = (np.abs(gap) > CONVERGED) & (np.vecdot(g, y) >= least)  # not where they are NaN
         if not moving.any():
             break
         twice, dz = inverse * inverse, scale * z
@@ -95,7 +95,7 @@ def _balance(scale: Floats, shift: Floats, g: Floats, rows: tuple[Floats, Floats
         low, high = np.where(below, rho, low), np.where(below, high, rho)
         newton = rho * np.exp(-_log_step(gap, slope * rho, 1.5 * out1, out2))
         wanted = np.where((newton > low) & (newton < high), newton, np.sqrt(low * high))
-        rho = np.where(moving, np.minimum(np.maximum(wanted, rho / _LEAP), rho * _LEAP), rho)
+        rho = np.where(moving, np.minimum(np.maximum(wanted, rho / LEAP), rho * LEAP), rho)
     return Peak(y, z, np.log(rho), slack < 0.0)
 
 
@@ -117,7 +117,7 @@ def secular(c: Floats, p: Floats) -> Floats:
     """
     rho = np.maximum((np.abs(c) - p).max(axis=-1), 0.0)
     active = np.ones(rho.shape, dtype=bool)
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         pole = rho[..., None] + p
         x = np.divide(c, pole, out=np.zeros_like(c), where=pole > 0)
         square = np.vecdot(x, x)

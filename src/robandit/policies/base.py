@@ -66,6 +66,7 @@ class Policy(Configured, ABC, Generic[S]):
     exploration: float = 0.0
     trials: int | Sequence[int] | None = None
     seed: int | tuple[int, int] | None = None
+    kernel: str = "numpy"
 
     meanings: ClassVar[Mapping[str, str]] = MEANINGS
     """The meaning of each setting that several policies share."""
@@ -173,7 +174,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     def new_ridge(self, rows: int | None = None, **more: Any) -> Ridge:
         """A ridge regression with the policy's λ that has seen nothing; by default with one row for each trial."""
-        given = {"regularization": self.lam} | more
+        given: dict[str, Any] = {"regularization": self.lam, "kernel": self.kernel} | more
         return Ridge(rows=self.batch if rows is None else rows, dim=self.dim, **given)
 
     def constants(self, delta: float, sigma_floor: float = 1.0) -> Setting:

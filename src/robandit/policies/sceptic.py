@@ -65,9 +65,9 @@ class Model(FieldArrays):
     """Σ w‖a‖² of the blunt estimate, (B,)."""
 
     @classmethod
-    def new(cls, rows: int, dim: int, sharp: float, blunt: float) -> Model:
+    def new(cls, rows: int, dim: int, sharp: float, blunt: float, kernel: str) -> Model:
         """A model that has seen nothing, with these λ."""
-        made = [Ridge(rows=rows, dim=dim, regularization=lam) for lam in (sharp, blunt)]
+        made = [Ridge(rows=rows, dim=dim, regularization=lam, kernel=kernel) for lam in (sharp, blunt)]
         return cls(sharp=made[0], blunt=made[1], trust=np.zeros(rows), doubt=np.zeros(rows), mass=np.zeros(rows))
 
     def copy_to(self, other: Model, rows: Index) -> None:
@@ -166,8 +166,8 @@ class Sceptic(Policy[ScepticStatistics]):
         self._jitter = self.own_stream(key=1)
         first = _INSURED / self.insurance if self.insurance > 0.0 else _LATER
         return ScepticStatistics(
-            model=Model.new(self.batch, self.dim, self.lam, self.blunt_lam),
-            old=Model.new(self.batch, self.dim, self.lam, self.blunt_lam),
+            model=Model.new(self.batch, self.dim, self.lam, self.blunt_lam, self.kernel),
+            old=Model.new(self.batch, self.dim, self.lam, self.blunt_lam, self.kernel),
             noise=np.full(self.batch, _MEDIAN),
             earned=np.zeros(self.batch),
             left=np.zeros(self.batch, np.int64),
@@ -183,7 +183,7 @@ class Sceptic(Policy[ScepticStatistics]):
         """What it explores by: the blunt ellipsoid around a centre that is mostly the sharp estimate."""
         model = self.stats.model
         center = model.sharp.mean + _NAIVE * (model.blunt.mean - model.sharp.mean)
-        return Ellipsoid.from_root(center, model.blunt.root, self.radii(self.t), bounds=model.blunt.bounds)
+        return Ellipsoid.from_root(center, model.blunt.root, self.radii(self.t), of=model.blunt)
 
     def estimate(self) -> Ellipsoid:
         """The sharp estimate, with the width that it explores by."""

@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
+from robandit.geometry.kernel import KERNELS, load_kernel
 from robandit.inputs import boolean, integer, not_negative, positive, probability, share
 
 
@@ -21,6 +22,14 @@ class Rule(NamedTuple):
 
 
 _at_least_one = partial(integer, least=1)
+
+
+def _kernel(name: str, value: Any) -> str:
+    if value not in KERNELS:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, KERNELS))}, got {value!r}")
+    load_kernel(value)
+    return str(value)
+
 
 SETTINGS: dict[str, Rule] = {
     "dim": Rule("d, the number of features of an action.", _at_least_one),
@@ -58,6 +67,10 @@ SETTINGS: dict[str, Rule] = {
         "α: an observation whose action has a larger ‖a‖_{Σ⁻¹} counts less; by default it follows from the corruption.",
         positive,
         optional=True,
+    ),
+    "kernel": Rule(
+        "What computes: numpy, or numba, which is faster and needs robandit[fast]. Results differ in the last places.",
+        _kernel,
     ),
     "horizon": Rule("T, the number of rounds that the guarantee is for.", _at_least_one),
 }
