@@ -408,3 +408,20 @@ def test_the_order_of_updates_does_not_matter(rows: Rows, seed: int) -> None:
     exact = rows.exact
     assert exact.mean_error(turned.mean[0]) <= 1e-9
     assert root_error(turned.root[0], exact) <= 1e-9
+
+
+def test_a_refit_is_the_regression_of_all_observations_at_once() -> None:
+    rng = np.random.default_rng(9)
+    rows, rewards, weights = rng.normal(size=(3, 30, 4)), rng.normal(size=(3, 30)), rng.uniform(0.1, 9.0, (3, 30))
+    slow, fast = (Ridge(rows=3, dim=4, regularization=0.7, keep_precision=True) for _ in range(2))
+    for t in range(30):
+        slow.update(rows[:, t], rewards[:, t], weights[:, t])
+    weighted = weights[..., None] * rows
+    precision, target = np.swapaxes(weighted, 1, 2) @ rows + 0.7 * np.eye(4), np.vecmat(rewards, weighted)
+    fast.refit(np.array([0, 2]), precision[[0, 2]], target[[0, 2]])
+    for row in (0, 2):
+        np.testing.assert_allclose(fast.mean[row], slow.mean[row], rtol=1e-10)
+        np.testing.assert_allclose(fast.log_det[row], slow.log_det[row], rtol=1e-12)
+        np.testing.assert_allclose(fast.root[row] @ fast.root[row].T, slow.root[row] @ slow.root[row].T, rtol=1e-9)
+        assert np.array_equal(fast.precision[row], precision[row])  # type: ignore[index]
+    assert np.array_equal(fast.mean[1], np.zeros(4))

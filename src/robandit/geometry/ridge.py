@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import ALL, Floats, Rows, count_to
+from robandit.arrays import ALL, Floats, Index, Rows, count_to
 from robandit.geometry.kernel import load_kernel
 from robandit.geometry.large_sets import WidthBounds
 
@@ -105,6 +105,17 @@ class Ridge:
         self.log_det[rows] += np.log(c)
         if self.precision is not None:
             self.precision[rows] += np.einsum("mi,mj->mij", weights[:, None] * actions, actions)
+
+    def refit(self, rows: Index, precision: Floats, target: Floats) -> None:
+        """Make these rows (m,) the regressions with Σ = ``precision`` (m, d, d) and Σ μ = ``target`` (m, d)."""
+        lower = np.linalg.cholesky(precision)
+        root = np.linalg.inv(np.swapaxes(lower, -1, -2))
+        self.bounds.forget()
+        self.root[rows] = root
+        self.mean[rows] = np.matvec(root, np.vecmat(target, root))
+        self.log_det[rows] = 2.0 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
+        if self.precision is not None:
+            self.precision[rows] = precision
 
     def _update_compiled(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows) -> None:
         """Do the same, up to rounding, by the compiled kernel."""

@@ -11,6 +11,7 @@ from robandit.policies.greedy import Greedy
 from robandit.policies.lin_ts import LinTS
 from robandit.policies.multi_level_weighted_oful import GuaranteeLapsed, MultiLevelWeightedOFUL
 from robandit.policies.oful import OFUL
+from robandit.policies.quorum import Quorum
 from robandit.policies.robust_bandit import RobustBandit
 from robandit.policies.robust_lin_ts import RobustLinTS
 from robandit.policies.robust_weighted_oful import RobustWeightedOFUL
@@ -38,6 +39,7 @@ POLICIES: dict[str, type[Policy]] = {
     "gadaoful": GAdaOFUL,
     "discounted-lin-ucb": DiscountedLinUCB,
     "sceptic": Sceptic,
+    "quorum": Quorum,
 }
 """Every policy by its name."""
 
@@ -56,6 +58,7 @@ __all__ = [
     "LinTS",
     "MultiLevelWeightedOFUL",
     "Policy",
+    "Quorum",
     "RobustBandit",
     "RobustLinTS",
     "RobustWeightedOFUL",

@@ -1,0 +1,241 @@
+"""Quorum: sources and stretches of time vote, and no minority of them can buy the estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robandit.arrays import TINY, Floats, Index, Ints
+from robandit.geometry.ellipsoid import Ellipsoid
+from robandit.geometry.regions import Region, optimise
+from robandit.geometry.ridge import Ridge
+from robandit.inputs import integer, not_negative
+from robandit.policies.base import Policy
+from robandit.policies.decision import Search
+from robandit.policies.groups import FREE, RoundGroups
+from robandit.policies.parts import FieldArrays, SigmaBar
+from robandit.policies.sources import Labels, Source, SourceSlots, read_source
+from robandit.policies.votes import Evidence, vote, weighted_sum
+
+_SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
+_STRETCHES = 24  # groups of a trial, and two more for each source
+_NEWER = 2.0  # the say of a reward grows with its number to this power: the newest fifth has half of it
+_OFTEN, _RARELY = 20, 40  # a vote comes after a 20th of the rounds so far, at most 40 after the last one
+_DOUBTED = 0.5  # a source that is believed less than this is doubted
+
+
+class QuorumCounts(NamedTuple):
+    """What a quorum has voted so far."""
+
+    votes: Any
+    """How often it has voted."""
+    doubted: Any
+    """The number of sources that it doubts."""
+    dismissed: Any
+    """The number of rewards that it does not believe."""
+
+
+class SourceStanding(NamedTuple):
+    """How a source stands with a quorum."""
+
+    source: Source
+    """The label; None for rewards without one."""
+    pooled: bool
+    """Whether it stands for all sources that came after ``max_sources`` others; then the label is None."""
+    weight: float
+    """How far it is believed, from 0 to 1; its newer rewards count more."""
+    since: int | None
+    """The number of rewards that had been learnt when it came to be doubted; None if it is not."""
+    rewards: int
+    """How many rewards came from it."""
+    ruling: str
+    """What an operator said: "trusted", "quarantined", or "" where the others vote."""
+
+
+@dataclass(kw_only=True)
+class QuorumStatistics(FieldArrays):
+    """All that a batch of quorums has learnt."""
+
+    ridge: Ridge
+    """The estimate from what is believed."""
+    groups: RoundGroups
+    trust: Floats
+    """How far each source is believed, from 0 to 1, (B, S)."""
+    doubted: Ints
+    """The update since which a source is doubted, (B, S); −1 if it is not."""
+    ruling: Ints
+    """What an operator said of each source, (B, S): 1 to trust it, −1 to ignore it, 0 to let the others vote."""
+    noise: Floats
+    """The measured noise in units of the declared σ, (B,)."""
+    next: Ints
+    """The update with which the next vote comes, (B,)."""
+    votes: Ints
+
+
+@dataclass(kw_only=True, eq=False)
+class Quorum(Policy[QuorumStatistics]):
+    """Believes what most of the traffic agrees on. Ours; docs/quorum.md says what is proved, and what is measured.
+
+    Rounds are grouped by source and, within a source, by stretches of time. Every so often the groups vote on the
+    parameter. Those who disagree by more than noise explains are believed less, or not at all, until they agree again.
+    It plays optimistically with what is believed; while everybody agrees, that is weighted ridge regression. Without
+    sources, stretches of time vote. Newer ones have more say, so that lies that are over are outvoted the sooner.
+
+    >>> policy = Quorum(dim=2, noise_range=0.5, seed=1)
+    >>> decision = policy.choose([[1.0, 0.0], [0.0, 1.0]], source="partner")
+    >>> policy.update(decision, reward=1.0)
+    >>> policy.standings()
+    [SourceStanding(source='partner', pooled=False, weight=1.0, since=None, rewards=1, ruling='')]
+    >>> policy.quarantine("partner")
+    >>> policy.standings()[0].ruling
+    'quarantined'
+    """
+
+    max_sources: int = 32
+    """How many sources are told apart. Those that come later are taken for one."""
+    width: float = 1.5
+    """The width of its exploration, in standard deviations of the estimate."""
+    tolerance: float = 0.0
+    """ζ: by so much the mean rewards of an honest source may differ from what the parameter says."""
+
+    cost = 3.0
+    info_counts = True
+
+    def start(self) -> QuorumStatistics:
+        sources = integer("max_sources", self.max_sources, least=1) + 1
+        self.width = not_negative("width", self.width)
+        self.tolerance = not_negative("tolerance", self.tolerance)
+        self.slots = SourceSlots(self.max_sources, self.batch)
+        self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
+        whole = self.batch, sources
+        return QuorumStatistics(
+            ridge=self.new_ridge(),
+            groups=RoundGroups.new(self.batch, sources, _STRETCHES + 2 * sources, self.dim),
+            trust=np.ones(whole),
+            doubted=np.full(whole, FREE, np.int64),
+            ruling=np.zeros(whole, np.int64),
+            noise=np.ones(self.batch),
+            next=np.full(self.batch, 2, np.int64),
+            votes=np.zeros(self.batch, np.int64),
+        )
+
+    def confidence(self, level: Ints) -> Ellipsoid:
+        return Ellipsoid.around(self.stats.ridge, self.width * self.stats.noise)
+
+    def search(self, actions: Floats | Region, level: Ints) -> Search:
+        return Search(optimise(actions, self.confidence(level)), self._told())
+
+    def _told(self) -> QuorumCounts:
+        stats, groups = self.stats, self.stats.groups
+        dismissed = (groups.counts * (groups.weight < _DOUBTED)).sum(axis=1)
+        return QuorumCounts(stats.votes.copy(), (stats.doubted != FREE).sum(axis=1), dismissed)
+
+    def weights(self, sigma: Floats) -> Floats:
+        return self.sigma_bar(sigma) ** -2.0
+
+    def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
+        self.learn_from(actions, rewards, weights, level, None)
+
+    def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
+        stats, seen, now = self.stats, weights > 0.0, self.t
+        slots = self.slots.place(source, seen)
+        group = stats.groups.find(self.rows, slots, seen, now, _STRETCHES)
+        stats.groups.add(self.rows, group, actions, rewards, weights, now)
+        ruling = stats.ruling[self.rows, slots]
+        believed = np.where(ruling == 0, stats.groups.weight[self.rows, group], ruling > 0)
+        stats.ridge.update(actions, rewards, weights * believed)
+        due = seen & (now >= stats.next)
+        if due.any():
+            self._vote(np.flatnonzero(due), now)
+
+    # The vote.
+
+    def _vote(self, due: Index, now: Ints) -> None:
+        """Let the groups of these trials vote, and believe them as they say from now on."""
+        stats, groups = self.stats, self.stats.groups
+        evidence = self._evidence(due, now)
+        unknown = evidence.mass.sum(axis=1) <= (1.0 + 1e-9) * evidence.counts.sum(axis=1) / self.noise_range**2
+        floor, ceiling = np.where(unknown, _SHARP, 1.0), np.where(unknown, 1.0, np.inf)
+        found = vote(evidence, stats.noise[due], self.lam, self.tolerance, floor, ceiling)
+        place = due[:, None], np.arange(evidence.slot.shape[1])
+        weights = np.where(evidence.slot == FREE, 1.0, found.weights)
+        changed = (weights != groups.weight[place]).any(axis=1)
+        groups.weight[place], stats.noise[due] = weights, found.noise
+        if changed.any():  # otherwise the updates since the last vote were right
+            precision = weighted_sum(weights, evidence.precision) + self.lam * np.eye(self.dim)
+            target = weighted_sum(weights, evidence.target)
+            stats.ridge.refit(due[changed], precision[changed], target[changed])
+        self._doubt(due, evidence, weights, now)
+        stats.votes[due] += 1
+        stats.next[due] = now[due] + np.clip(now[due] // _OFTEN, 2, _RARELY)
+
+    def _evidence(self, due: Index, now: Ints) -> Evidence:
+        groups = self.stats.groups.part(due)
+        slot = groups.slot
+        age = (groups.since + groups.last) / (2.0 * now[due][:, None])  # 1 for what is new
+        ruling = np.take_along_axis(self.stats.ruling[due], np.maximum(slot, 0), axis=1)
+        voice = np.where(ruling == 0, 1.0, np.where(ruling > 0, np.inf, 0.0))
+        return Evidence(
+            precision=groups.precision,
+            target=groups.target,
+            squares=groups.squares,
+            mass=groups.mass,
+            counts=groups.counts,
+            say=groups.counts * age**_NEWER,
+            slot=slot,
+            voice=np.where(slot == FREE, 0.0, voice),
+        )
+
+    def _doubt(self, due: Index, evidence: Evidence, weights: Floats, now: Ints) -> None:
+        """Write down how far each source is believed, and since when it is doubted."""
+        stats = self.stats
+        for source in range(int(evidence.slot.max()) + 1):
+            say = evidence.say * (evidence.slot == source)
+            total = say.cumsum(axis=1)[:, -1]
+            mean = (say * weights).cumsum(axis=1)[:, -1] / np.maximum(total, TINY)
+            stats.trust[due, source] = trust = np.where(total > 0.0, mean, stats.trust[due, source])
+            since = stats.doubted[due, source]
+            stats.doubted[due, source] = np.where(trust >= _DOUBTED, FREE, np.where(since == FREE, now[due], since))
+
+    # What an operator can see and do.
+
+    def standings(self) -> Any:
+        """How each source stands that it has learnt from: a list of `SourceStanding`, in a batch one for each trial."""
+        return self.unbatched([self._standings(trial) for trial in range(self.batch)])
+
+    def _standings(self, trial: int) -> list[SourceStanding]:
+        stats, labels = self.stats, self.slots.labels[trial]
+        found = []
+        for slot in range(self.slots.most + 1):
+            rewards = int(stats.groups.counts[trial, stats.groups.slot[trial] == slot].sum())
+            if slot >= len(labels) and not rewards:
+                continue
+            pooled, since = slot == self.slots.most, int(stats.doubted[trial, slot])
+            ruling = ("", "trusted", "quarantined")[stats.ruling[trial, slot]]
+            label, weight = None if pooled else labels[slot], float(stats.trust[trial, slot])
+            found.append(SourceStanding(label, pooled, weight, None if since == FREE else since, rewards, ruling))
+        return found
+
+    def trust(self, source: Source) -> None:
+        """Believe a source whatever the others say, from now on and for all that came from it."""
+        self._rule(source, 1)
+
+    def quarantine(self, source: Source) -> None:
+        """Believe nothing of a source, and give it no vote."""
+        self._rule(source, -1)
+
+    def release(self, source: Source) -> None:
+        """Take back what `trust` or `quarantine` said of a source: the others vote again."""
+        self._rule(source, 0)
+
+    def _rule(self, source: Source, ruling: int) -> None:
+        labels = read_source([source] * self.batch, self.batch, single=False)
+        slots = self.slots.place(labels)
+        if (slots == self.slots.most).any():
+            raise ValueError(f"source {source!r} is not told apart from others: max_sources is {self.max_sources}")
+        self.stats.ruling[self.rows, slots] = ruling
+        voters = np.flatnonzero(self._updates)
+        if voters.size:
+            self._vote(voters, self._updates)

@@ -1,0 +1,225 @@
+"""A plain transcription of Quorum's definition, from stored rounds, one trial at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+Array = Any
+SHARP, STRETCHES, SHORTEST, REACH, PRIOR = 0.04, 24, 16, 0.35, 3.0
+
+
+@dataclass(eq=False)
+class Stretch:
+    """The rounds of a source in a stretch of time."""
+
+    slot: int
+    since: int
+    last: int = 0
+    weight: float = 1.0
+    rounds: list[tuple[Array, float, float]] = field(default_factory=list)  # (a, r, w)
+
+    @property
+    def n(self) -> int:
+        return len(self.rounds)
+
+    def sums(self) -> tuple[Array, Array]:
+        """V and b."""
+        actions, rewards, weights = (np.array(column) for column in zip(*self.rounds, strict=True))
+        return (weights[:, None] * actions).T @ actions, actions.T @ (weights * rewards)
+
+    def mass(self) -> float:
+        return sum(w for _, _, w in self.rounds)
+
+
+def disagreement(V: Array, b: Array, mu: Array, lam: float) -> float:
+    """||b - V mu|| in the norm of (V + lam I)^-1."""
+    e = b - V @ mu
+    return math.sqrt(float(e @ np.linalg.solve(V + lam * np.eye(len(b)), e)))
+
+
+def allowed(V: Array, lam: float, number: int) -> float:
+    """What noise explains, in units of its standard deviation."""
+    log_det = float(np.linalg.slogdet(np.eye(len(V)) + V / lam)[1])
+    return REACH * math.sqrt(log_det + 2 * math.log(20 * number))
+
+
+def median(values: list[float], weights: list[float]) -> float:
+    """The least value up to which half of the weight lies."""
+    total, sofar = sum(weights), 0.0
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        sofar += weight
+        if sofar >= 0.5 * total:
+            return value
+    raise AssertionError
+
+
+@dataclass
+class SlowQuorum:
+    """One trial by the definition in docs/quorum.md."""
+
+    dim: int
+    noise_range: float
+    lam: float = 1.0
+    max_sources: int = 32
+    width: float = 1.5
+    tolerance: float = 0.0
+    ruling: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slots: dict[Any, int] = {}
+        self.stretches: list[Stretch] = []
+        self.open: dict[int, Stretch] = {}
+        self.noise, self.t, self.next, self.votes = 1.0, 1, 2, 0
+        self.doubted: dict[int, int] = {}
+        self.Sigma: Array = self.lam * np.eye(self.dim)
+        self.b: Array = np.zeros(self.dim)
+
+    def values(self, actions: Array) -> Array:
+        spread = np.sqrt(np.sum(actions.T * np.linalg.solve(self.Sigma, actions.T), axis=0))
+        return actions @ np.linalg.solve(self.Sigma, self.b) + self.width * self.noise * spread
+
+    def update(self, action: Array, reward: float, sigma: float, source: Any) -> None:
+        r = min(max(reward, -1 - self.noise_range), 1 + self.noise_range)
+        w = max(sigma, SHARP * self.noise_range) ** -2
+        if source not in self.slots and len(self.slots) < self.max_sources:
+            self.slots[source] = len(self.slots)
+        slot = self.slots.get(source, self.max_sources)
+        group = self.stretch_of(slot)
+        group.rounds.append((action, r, w))
+        group.last = self.t
+        rule = self.ruling.get(slot, 0)
+        trust = group.weight if rule == 0 else float(rule > 0)
+        self.Sigma = self.Sigma + trust * w * np.outer(action, action)
+        self.b = self.b + trust * w * r * action
+        if self.t >= self.next:
+            self.vote(self.t)
+        self.t += 1
+
+    def stretch_of(self, slot: int) -> Stretch:
+        last = self.open.get(slot)
+        if last is not None and last.n < max(SHORTEST, self.t // STRETCHES):
+            return last
+        known = len(self.open) + (last is None)
+        if len(self.stretches) >= STRETCHES + 2 * known:
+            self.merge()
+        last = self.open.get(slot)
+        made = Stretch(slot, self.t, weight=1.0 if last is None else last.weight)
+        self.stretches.append(made)
+        self.open[slot] = made
+        return made
+
+    def merge(self) -> None:
+        """Merge the cheapest pair of neighbours."""
+        line = sorted(self.stretches, key=lambda g: (g.slot, g.since))
+        pairs = [(a, b) for a, b in pairwise(line) if a.slot == b.slot]
+        into, gone = min(
+            pairs, key=lambda pair: (pair[0].n + pair[1].n) * (1 + 8 * abs(pair[0].weight - pair[1].weight))
+        )
+        into.weight += gone.n / (into.n + gone.n) * (gone.weight - into.weight)
+        into.rounds += gone.rounds
+        into.last = gone.last
+        self.stretches.remove(gone)
+        if self.open[gone.slot] is gone:
+            self.open[gone.slot] = into
+
+    def solve(self, weights: list[float]) -> Array:
+        """The minimiser of lam |mu|^2 + sum_g weight_g r_g(mu)^2."""
+        matrix, vector = self.lam * np.eye(self.dim), np.zeros(self.dim)
+        for (V, b), weight in zip(self.known, weights, strict=True):
+            half = V @ np.linalg.inv(V + self.lam * np.eye(self.dim))
+            matrix, vector = matrix + weight * half @ V, vector + weight * half @ b
+        return np.linalg.solve(matrix, vector)
+
+    def vote(self, now: int) -> None:
+        lam, groups = self.lam, self.stretches
+        self.known = [g.sums() for g in groups]
+        voice = [{0: 1.0, 1: math.inf, -1: 0.0}[self.ruling.get(g.slot, 0)] for g in groups]
+        spoken = [g.n * ((g.since + g.last) / (2 * now)) ** 2 for g in groups]
+        say = [(v > 0) * s for s, v in zip(spoken, voice, strict=True)]
+        reach = [allowed(V, lam, len(groups)) for V, _ in self.known]
+        mu = self.convex_vote(voice, say, reach)
+        self.noise = self.measure(voice, mu)
+        distance = [disagreement(V, b, mu, lam) for V, b in self.known]
+        root = [math.sqrt(g.mass()) for g in groups]
+        excess = [max(r / self.noise - far, 0.0) / m for r, far, m in zip(distance, reach, root, strict=True)]
+        zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance)
+        bound = [(far + zeta * m) * self.noise for far, m in zip(reach, root, strict=True)]
+        for _ in range(3):
+            weights = [
+                min(1.0, limit / max(disagreement(V, b, mu, lam), 1e-300)) ** 4 if v == 1 else min(v, 1.0)
+                for (V, b), limit, v in zip(self.known, bound, voice, strict=True)
+            ]
+            mu = self.solve(weights)
+        weights = self.second_test(weights, voice, zeta)
+        self.believe(weights, spoken, now)
+
+    def convex_vote(self, voice: list[float], say: list[float], reach: list[float]) -> Array:
+        total = max(sum(say), 1e-300)
+        bound = [far * math.sqrt(s * len(say) / total) * self.noise for far, s in zip(reach, say, strict=True)]
+        weights = [min(v, 1.0) for v in voice]
+        mu = self.solve(weights)
+        for _ in range(25):
+            old = weights
+            far = [max(disagreement(V, b, mu, self.lam), 1e-300) for V, b in self.known]
+            weights = [min(1.0, v * limit / r) for v, limit, r in zip(voice, bound, far, strict=True)]
+            mu = self.solve(weights)
+            if max(abs(a - b) for a, b in zip(old, weights, strict=True)) <= 1e-3:
+                break
+        return mu
+
+    def measure(self, voice: list[float], mu: Array) -> float:
+        """The noise: what each group's own regression towards mu leaves over."""
+        variance, free = [], []
+        for group, (V, b), v in zip(self.stretches, self.known, voice, strict=True):
+            theta = np.linalg.solve(V + self.lam * np.eye(self.dim), b + self.lam * mu)
+            left = sum(w * (r - float(a @ theta)) ** 2 for a, r, w in group.rounds)
+            left += self.lam * float((theta - mu) @ (theta - mu))
+            degrees = group.n - float(np.trace(np.linalg.solve(V + self.lam * np.eye(self.dim), V)))
+            free.append((v > 0) * max(degrees, 0.0))
+            variance.append(left / free[-1] if free[-1] > 0 else math.inf)
+        told = sum(g.mass() - (1 + 1e-9) * g.n / self.noise_range**2 for g in self.stretches) > 0
+        D = sum(free)
+        square = (median(variance, free) * D + PRIOR) / (D + PRIOR) if D > 0 else 1.0
+        return max(1.0, math.sqrt(square)) if told else min(1.0, max(SHARP, math.sqrt(square)))
+
+    def second_test(self, weights: list[float], voice: list[float], zeta: float) -> list[float]:
+        """Each source answers for all of its stretches together."""
+        slots = sorted({g.slot for g in self.stretches})
+        if len(slots) == 1:
+            return weights
+        whole = {}
+        for slot in slots:
+            mine = [
+                (w, V, b, g) for w, (V, b), g in zip(weights, self.known, self.stretches, strict=True) if g.slot == slot
+            ]
+            V, b = sum(w * V for w, V, _, _ in mine), sum(w * b for w, _, b, _ in mine)
+            mass = sum(w * g.mass() for w, _, _, g in mine)
+            whole[slot] = V, b, (allowed(V, self.lam, len(slots)) + zeta * math.sqrt(mass)) * self.noise
+        both = weights
+        for _ in range(2):
+            mu = self.solve(both)
+            trust = {
+                slot: min(1.0, limit / max(disagreement(V, b, mu, self.lam), 1e-300)) ** 4
+                for slot, (V, b, limit) in whole.items()
+            }
+            both = [w * trust[g.slot] if v == 1 else w for w, v, g in zip(weights, voice, self.stretches, strict=True)]
+        return both
+
+    def believe(self, weights: list[float], say: list[float], now: int) -> None:
+        self.Sigma, self.b = self.lam * np.eye(self.dim), np.zeros(self.dim)
+        for group, (V, b), weight in zip(self.stretches, self.known, weights, strict=True):
+            group.weight = weight
+            self.Sigma, self.b = self.Sigma + weight * V, self.b + weight * b
+        for slot in {g.slot for g in self.stretches}:
+            mine = [(s, g.weight) for s, g in zip(say, self.stretches, strict=True) if g.slot == slot]
+            if sum(s * w for s, w in mine) / sum(s for s, _ in mine) >= 0.5:
+                self.doubted.pop(slot, None)
+            else:
+                self.doubted.setdefault(slot, now)
+        self.votes += 1
+        self.next = now + min(max(now // 20, 2), 40)

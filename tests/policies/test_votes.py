@@ -1,0 +1,157 @@
+"""The vote against independent minimisers, and the bound that docs/quorum.md proves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from robandit.policies import votes
+from robandit.policies.votes import Ballots, Evidence
+
+
+@pytest.fixture(autouse=True)
+def _to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The convex vote is followed until it stands still."""
+    monkeypatch.setattr(votes, "_MOST", 5000)
+    monkeypatch.setattr(votes, "_STILL", 1e-12)
+
+
+def groups(seed: int, count: int, dim: int, spread: float = 1.0, lies: int = 0) -> tuple[Any, Any, Any]:
+    """V, b of groups of very different sizes and shapes around one parameter, of which some say something else."""
+    rng = np.random.default_rng([seed, count, dim])
+    parameter = rng.normal(size=dim) / dim**0.5
+    V, b = np.zeros((count, dim, dim)), np.zeros((count, dim))
+    for g in range(count):
+        rows = rng.normal(size=(int(rng.integers(1, 40)), dim)) * spread ** rng.uniform(-1.0, 1.0, dim)
+        believed = parameter if g >= lies else 10.0 * rng.normal(size=dim)
+        rewards = rows @ believed + rng.normal(size=len(rows))
+        V[g], b[g] = rows.T @ rows, rows.T @ rewards
+    return V, b, parameter
+
+
+def disagreement(V: Any, b: Any, mu: Any, lam: float) -> float:
+    e = b - V @ mu
+    return float(np.sqrt(e @ np.linalg.solve(V + lam * np.eye(len(b)), e)))
+
+
+SHAPES = [(0, 1, 1, 1.0), (1, 3, 2, 1.0), (2, 8, 5, 1.0), (3, 30, 3, 1.0), (4, 12, 6, 30.0), (5, 6, 4, 300.0)]
+
+
+@pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
+@pytest.mark.parametrize("lam", [0.3, 4.0])
+def test_ballots_are_the_disagreement(seed: int, count: int, dim: int, spread: float, lam: float) -> None:
+    V, b, parameter = groups(seed, count, dim, spread)
+    held = Ballots.of(V[None], b[None], lam)
+    distance = held.distance(parameter[None])[0]
+    slow = [disagreement(V[g], b[g], parameter, lam) for g in range(count)]
+    np.testing.assert_allclose(distance, slow, rtol=1e-6, atol=1e-5 * spread)
+    information = [np.linalg.slogdet(np.eye(dim) + V[g] / lam)[1] for g in range(count)]
+    np.testing.assert_allclose(held.information[0], information, rtol=1e-9, atol=1e-9)
+    freedom = [np.trace(V[g] @ np.linalg.inv(V[g] + lam * np.eye(dim))) for g in range(count)]
+    np.testing.assert_allclose(held.freedom[0], freedom, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
+@pytest.mark.parametrize("lies", [0, 2])
+def test_the_convex_vote_is_the_minimum(seed: int, count: int, dim: int, spread: float, lies: int) -> None:
+    """A general minimiser, started at the answer and elsewhere, finds nothing lower."""
+    V, b, parameter = groups(seed, count, dim, spread, lies=min(lies, (count - 1) // 2))
+    bounds = np.random.default_rng(seed).uniform(0.2, 3.0, count)
+
+    def loss(mu: Any) -> float:
+        far = np.array([disagreement(V[g], b[g], mu, 0.5) for g in range(count)])
+        return 0.5 * float(mu @ mu) + float(np.where(far <= bounds, far**2, 2 * bounds * far - bounds**2).sum())
+
+    held = Ballots.of(V[None], b[None], 0.5)
+    mean, weights = votes.settle(held, bounds[None], np.ones((1, count)), 0.5)
+    found = loss(mean[0])
+    for start in (mean[0], parameter, np.zeros(dim)):
+        assert minimize(loss, start, method="Nelder-Mead" if dim == 1 else "BFGS").fun >= found - 1e-6 * (1 + found)
+    far = held.distance(mean)
+    np.testing.assert_allclose(weights, np.minimum(1.0, bounds / np.maximum(far, 1e-300)), atol=1e-6)
+
+
+def test_groups_alike_elect_their_geometric_median() -> None:
+    """With V = I for all and bounds near 0, Σ_g ‖μ − μ_g‖ is minimised: Weiszfeld's algorithm finds the same."""
+    points = np.random.default_rng(0).normal(size=(7, 2))
+    points[:3] += 50.0
+    held = Ballots.of(np.broadcast_to(1e6 * np.eye(2), (1, 7, 2, 2)), 1e6 * points[None], 1e-3)
+    mean, _ = votes.settle(held, np.full((1, 7), 1e-2), np.ones((1, 7)), 1e-3)
+    slow = points.mean(axis=0)
+    for _ in range(20_000):
+        near = 1.0 / np.linalg.norm(points - slow, axis=1)
+        slow = near @ points / near.sum()
+    np.testing.assert_allclose(mean[0], slow, rtol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), dim=st.integers(1, 5), size=st.floats(0.0, 1e6))
+def test_a_minority_moves_the_vote_no_farther_than_is_proved(seed: int, dim: int, size: float) -> None:
+    """The theorem of docs/quorum.md: whatever a third of the information says, however loudly."""
+    rng = np.random.default_rng(seed)
+    honest, liars, lam = 6, 3, 1.0
+    shape = np.cov(rng.normal(size=(dim, 3 * dim + 3))).reshape(dim, dim) + 0.1 * np.eye(dim)
+    V = 50.0 * np.broadcast_to(shape, (honest + liars, dim, dim))
+    parameter = rng.normal(size=dim)
+    b = np.matvec(V, parameter) + rng.normal(size=(honest + liars, dim))
+    b[honest:] += size * rng.normal(size=dim)
+    held = Ballots.of(V[None], b[None], lam)
+    bound = 1.5
+    mean, _ = votes.settle(held, np.full((1, 9), bound), np.ones((1, 9)), lam)
+    moved = mean[0] - parameter
+    norm = float(np.sqrt(moved @ held.matrix[0, 0] @ moved))
+    errors = held.distance(parameter[None])[0, :honest]
+    slack = 0.5 * lam * float(parameter @ parameter) / bound + honest * bound / 2
+    assert (honest - liars) * norm <= 2.0 * errors.sum() + slack + 1e-6 * (1.0 + size)
+
+
+def evidence(seed: int, count: int, dim: int, empty: int = 0) -> Evidence:
+    """A trial in which the first of three sources lies, with some empty places at the end."""
+    V, b, _ = groups(seed, count, dim, lies=count // 3)
+    rng = np.random.default_rng(seed)
+    counts: Any = rng.integers(5, 50, count)
+    made = Evidence(
+        V, b, np.vecdot(b, b) + 1e3, counts * 4.0, counts, counts * 1.0, np.arange(count) // 3, np.ones(count)
+    )
+    return Evidence(
+        *(
+            np.concatenate([x, np.full((empty, *x.shape[1:]), -1 if name == "slot" else 0, x.dtype)])[None]
+            for name, x in made._asdict().items()
+        )
+    )
+
+
+def test_empty_places_change_no_bit() -> None:
+    alone, beside = evidence(3, 9, 4), evidence(3, 9, 4, empty=31)
+    one = np.ones(1)
+    first, second = (votes.vote(given, one, 1.0, 0.0, 0.1 * one, one) for given in (alone, beside))
+    assert np.array_equal(first.weights, second.weights[:, :9]) and np.array_equal(first.noise, second.noise)
+    assert (second.weights[:, 9:] == 0.0).all()
+    assert (first.weights < 1.0).any()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 4)), min_size=1, max_size=9))
+def test_the_weighted_median_splits_the_weight(pairs: list[tuple[int, int]]) -> None:
+    values, weights = (np.array(column, dtype=float)[None] for column in zip(*pairs, strict=True))
+    median = votes.weighted_median(values, weights)[0]
+    below, upto = weights[values < median].sum(), weights[values <= median].sum()
+    assert median in values and upto >= 0.5 * weights.sum()
+    assert below < 0.5 * weights.sum() or weights.sum() == 0
+
+
+def test_half_of_the_traffic_is_always_believed() -> None:
+    """Even where all groups contradict each other by far more than noise."""
+    rng = np.random.default_rng(0)
+    V = np.broadcast_to(1e4 * np.eye(3), (1, 8, 3, 3))
+    b = 1e4 * rng.normal(size=(1, 8, 3))
+    counts, one = np.full((1, 8), 100), np.ones(1)
+    squares = np.vecdot(b, b) / 1e4 + 100.0
+    given = Evidence(V, b, squares, 1e4 * np.ones((1, 8)), counts, counts * 1.0, np.arange(8)[None], np.ones((1, 8)))
+    found = votes.vote(given, one, 1.0, 0.0, one, one)
+    assert (found.weights > 0.3).sum() >= 4
