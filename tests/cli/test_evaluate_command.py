@@ -67,7 +67,7 @@ def test_three_forms_give_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     packed = tmp_path / "log.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     table, kept = parquet(tmp_path / "log.parquet", EVENTS), store(tmp_path / "log.db", EVENTS, "other")
-    options = ["--policy", "uniform", "--policy", "greedy", "--reward-range=-1.5,1.5", "--json"]
+    options = ["--policy", "uniform", "--policy", "greedy", "--rewards=-1.5,1.5", "--json"]
     answers = []
     for log in ([plain], [packed], [table], [kept, "--bandit", "shop"]):
         assert run(*log, *options) == 0
@@ -143,8 +143,8 @@ def test_a_policy_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--train", "1"], 2, "train must be at least 0 and below 1"),
         (["--train", "nan"], 2, "train must be at least 0 and below 1"),
         (["--confidence", "1"], 2, "confidence must be between 0 and 1"),
-        (["--reward-range=0,0.1"], 1, "beyond the range 0,0.1"),
-        (["--reward-range=1,0"], 2, "LOW < HIGH"),
+        (["--rewards=0,0.1"], 1, "beyond the range 0,0.1"),
+        (["--rewards=1,0"], 2, "LOW < HIGH"),
         (["--train", "0.99"], 1, "30 are the least; wait for more"),
         (["--bandit", "shop"], 2, "--bandit is for a service's own file"),
     ],
@@ -303,7 +303,7 @@ def test_the_example_of_the_page(
 def test_help_suffices(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     text = capsys.readouterr().out
-    for word in ("exploration", "--bandit", "FILE.py:CLASS", "--train", "--reward-range", "exit codes", "uniform"):
+    for word in ("exploration", "--bandit", "FILE.py:CLASS", "--train", "--rewards", "exit codes", "uniform"):
         assert word in text
 
 

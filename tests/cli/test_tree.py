@@ -124,8 +124,8 @@ def test_the_help_of_a_command(
         ("plot one --format bmp", "argument --format: invalid choice: 'bmp'"),
         ("plot --", "the following arguments are required: result"),
         ("simulate --rounds few", "argument --rounds: invalid int value: 'few'"),
-        ("evaluate log --reward-range 1", "argument --reward-range: should be LOW,HIGH, got '1'"),
-        ("evaluate log --reward-range=1,b", "argument --reward-range: should be LOW,HIGH, got '1,b'"),
+        ("evaluate log --rewards 1", "argument --rewards/--reward-range: should be LOW,HIGH, got '1'"),
+        ("evaluate log --rewards=1,b", "argument --rewards/--reward-range: should be LOW,HIGH, got '1,b'"),
     ],
 )
 def test_wrong_words_get_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,13 +169,17 @@ def test_looks_are_log_spaced_and_come_to_the_end(found: Audit) -> None:
     assert million[0] == 32 and million[-1] == 10**6
 
 
-def test_rewards_beyond_the_range_are_proof_without_a_place(tmp_path: Path) -> None:
+def test_rewards_beyond_the_declared_range_are_shown_and_no_fraud(tmp_path: Path) -> None:
     log = feedback(200, fraud=0.0)
     log["reward"][170] = 3.0
-    settings = AuditSettings(noise=9.0, reward_range=(-1.0, 1.0))
-    found = audit(save(tmp_path / "log.csv", log), settings)
-    assert found.certificate.lower_bound == pytest.approx(2.0)
-    assert "outside the honest range" in Tree(build(found)).text()
+    found = audit(save(tmp_path / "log.csv", log), AuditSettings(noise=9.0, reward_range=(-1.0, 1.0)))
+    assert found.certificate.lower_bound == 0.0
+    (line,) = found.bad.lines()
+    assert line == "1 × the reward is beyond the declared range from -1 to 1, as in row 171: reward = '3.0'"
+    assert line.removeprefix("1 × ").partition(",")[0] in Tree(build(found)).text()
+    log["reward"] = [100.0 * reward for reward in log["reward"]]  # declared in other units
+    with pytest.raises(ValueError, match="rows of .* can't be used: .* the reward is beyond the declared range"):
+        audit(save(tmp_path / "percent.csv", log), AuditSettings(noise=9.0, reward_range=(-1.0, 1.0)))
 
 
 def test_sigma_of_each_row_counts(tmp_path: Path) -> None:
@@ -461,7 +465,7 @@ def twice(path: Path) -> None:
         ("log.parquet", save_small, ["--noise", "0"], 2, "noise must be a number > 0"),
         ("log.parquet", save_small, ["--delta", "1.5"], 2, "delta must be below 1"),
         ("log.parquet", save_small, ["--looks", "1"], 2, "looks must be an integer >= 2"),
-        ("log.parquet", save_small, ["--reward-range=2,1"], 2, "reward_range must be (lowest, highest)"),
+        ("log.parquet", save_small, ["--rewards=2,1"], 2, "reward_range must be (lowest, highest)"),
         ("log.parquet", save_small, ["--time", "reward"], 1, "is out of order"),
         ("log.parquet", save_small, ["--out", "SELF", "--force"], 2, "is the log itself"),
         (
@@ -606,7 +610,7 @@ def test_the_command_on_the_page_makes_the_page(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "my log.csv").rename(tmp_path / "my log")
     monkeypatch.chdir(tmp_path)
     options = "--noise .07 --reward gain --sigma s --source who --time at --sources 7 --delta .01 --looks 9"
-    more = ["--features", "my *", "--reward-range=-3,3", "--parameter-bound", "1.5", "--format", "csv"]
+    more = ["--features", "my *", "--rewards=-3,3", "--parameter-bound", "1.5", "--format", "csv"]
     assert run("my log", *options.split(), *more) == 0
     page = tmp_path / "my log-audit.html"
     text, first = Tree(page.read_text(encoding="utf-8")).text(), page.read_bytes()

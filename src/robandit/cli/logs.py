@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robandit.cli.command import Command
-from robandit.cli.options import low_high
+from robandit.cli.options import rewards
 from robandit.cli.output import save, save_figure
 from robandit.errors import ConfigError
 
@@ -33,7 +33,8 @@ the decisions. Rows that can't be used are counted and shown, never dropped
 silently; but a log from which rows were dropped because of their values proves
 nothing.
 
-  robandit audit clicks.parquet --reward-range 0,1 --source partner"""
+  robandit audit clicks.csv --features features.json --reward click \\
+      --rewards clicks --source partner"""
 
 
 def _audit_options(parser: ArgumentParser) -> None:
@@ -57,10 +58,10 @@ def _audit_columns(parser: ArgumentParser) -> None:
     which = parser.add_argument_group("which columns")
     which.add_argument(
         "--features",
-        metavar="COLUMNS",
-        help="Take the features from these columns, names or patterns such as 'x*' separated by commas, or from one "
-        "column of lists (default: features or action if it holds lists, else all of x0, x1, … or f0, f1, … or "
-        "feature_…).",
+        metavar="FILE.json|COLUMNS",
+        help="Encode columns by this file, which Features.save wrote. Or take the features from these columns, names "
+        "or patterns such as 'x*' separated by commas, or from one column of lists (default: features or action if it "
+        "holds lists, else all of x0, x1, … or f0, f1, … or feature_…).",
     )
     for name, default, about in (
         ("reward", "reward", "This column holds the rewards (default %(default)s)."),
@@ -73,8 +74,8 @@ def _audit_columns(parser: ArgumentParser) -> None:
 
 def _audit_knowledge(parser: ArgumentParser) -> None:
     what = parser.add_argument_group("what is known of honest feedback")
-    about = "Honest rewards lie in this range. Write --reward-range=-1,1 if LOW is negative."
-    what.add_argument("--reward-range", type=low_high, metavar="LOW,HIGH", help=about)
+    about = "Rewards lie in this range; `clicks` is 0,1. A row beyond it can't be used. Write --rewards=-1,1 if LOW is "
+    _rewards(what, f"{about}negative.")
     about = "Noise has this sub-Gaussian scale: R if |noise| <= R (default: half the width of the range)."
     what.add_argument("--noise", metavar="S", type=float, help=about)
     about = "No honest reward is higher than this on average, whatever the action: a cap, not the average rate. For "
@@ -99,6 +100,12 @@ def _audit_knowledge(parser: ArgumentParser) -> None:
     what.add_argument("--sources", type=int, help=about)
     about = "Look about this many times at a log of a million rows, at log-spaced rows (default %(default)s)."
     what.add_argument("--looks", type=int, default=60, help=about)
+
+
+def _rewards(parser: Any, about: str) -> None:
+    """Add the option that declares rewards; the other name is what it was called."""
+    names = ("--rewards", "--reward-range")
+    parser.add_argument(*names, dest="reward_range", type=rewards, metavar="clicks|LOW,HIGH", help=about)
 
 
 def _audit(options: Namespace) -> None:
@@ -178,8 +185,8 @@ def _evaluate_options(parser: ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     about = "Give the intervals this confidence (default %(default)s)."
     how.add_argument("--confidence", type=float, default=0.95, help=about)
-    about = "Rewards lie in this range: give IPS an interval that holds for every n. Write --reward-range=-1,1 if LOW "
-    how.add_argument("--reward-range", type=low_high, metavar="LOW,HIGH", help=f"{about}is negative.")
+    about = "Rewards lie in this range; `clicks` is 0,1. It gives IPS an interval that holds for every n. Write "
+    _rewards(how, f"{about}--rewards=-1,1 if LOW is negative.")
     where = parser.add_argument_group("where")
     where.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     about = "Write evaluate.json and evaluate.png into this folder (default: write nothing)."

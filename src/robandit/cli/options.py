@@ -67,6 +67,17 @@ def low_high(text: str) -> tuple[float, float]:
     return low, high
 
 
+def rewards(text: str) -> tuple[float, float]:
+    """Read what rewards can be.
+
+    >>> rewards("clicks"), rewards("1,5")
+    ((0.0, 1.0), (1.0, 5.0))
+    """
+    from robandit.rewards import KINDS
+
+    return KINDS[text] if text in KINDS else low_high(text)
+
+
 def words(text: str) -> list[str]:
     """Read words that are separated by commas."""
     return [part.strip() for part in text.split(",")]

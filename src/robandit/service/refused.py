@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from robandit.rewards import Rewards
-from robandit.wire.types import Feedback
+if TYPE_CHECKING:  # `robandit key` needs neither
+    from collections.abc import Sequence
+
+    from robandit.rewards import Rewards
+    from robandit.wire.types import Feedback
 
 
 class Refused(Exception):  # noqa: N818 - it is what became of the request

@@ -167,7 +167,7 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
         linearity=linearity,
         tolerance=tolerance,
         origin=origin,
-        certificate=_combined(settings, certificate, by_rounds, run.certain),
+        certificate=_combined(settings, certificate, by_rounds),
         by_rounds=by_rounds,
         looks=run.looks,
         sources=_sources(log, settings.sources, certificate.sources if certificate.suspect else ()),
@@ -208,7 +208,7 @@ def _two_digits(value: float) -> float:
 
 
 def _by_rounds(settings: AuditSettings, log: WholeLog, features: Scaling, tolerance: float) -> float | None:
-    """What single rounds prove beside what is out of range."""
+    """What single rounds prove."""
     number = log.rounds.rounds - log.learned
     scale = settings.monitor(1).noise_scale
     width = np.inf if settings.reward_range is None else settings.reward_range[1] - settings.reward_range[0]
@@ -225,15 +225,15 @@ def _by_rounds(settings: AuditSettings, log: WholeLog, features: Scaling, tolera
     return prove_by_rounds(Rounds(actions, rewards, noise, tolerance), settings.delta * ALONE)[0]
 
 
-def _combined(settings: AuditSettings, found: Certificate, by_rounds: float | None, certain: float) -> Certificate:
+def _combined(settings: AuditSettings, found: Certificate, by_rounds: float | None) -> Certificate:
     """The better of the two proofs, with the δ of both."""
     found = replace(found, delta=settings.delta)
-    if by_rounds is None or by_rounds + certain <= found.lower_bound:
+    if by_rounds is None or by_rounds <= found.lower_bound:
         return found
     width = np.inf if settings.reward_range is None else settings.reward_range[1] - settings.reward_range[0]
     return replace(
         found,
-        lower_bound=by_rounds + certain,
+        lower_bound=by_rounds,
         altered=max(found.altered, ceil(by_rounds / width), 1),
         alarm=found.alarm or found.rounds,
         rests_on_bound=False,
@@ -270,11 +270,6 @@ class _Run:
         if found.rounds and (not self.looks or self.looks[-1].round < found.rounds):
             self._note(found.rounds, found.lower_bound)
         return found
-
-    @property
-    def certain(self) -> float:
-        """What was out of range."""
-        return float(self._monitor.beyond_range()[0][0])
 
     def _note(self, rounds: int, proved: float) -> None:
         self.looks.append(Look(rounds, proved, *self._log.place(rounds)))

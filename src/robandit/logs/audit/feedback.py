@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import nan
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Ints
 from robandit.errors import ConfigError, nearest
+from robandit.features import Features
 from robandit.logs.audit.cells import (
     LARGEST,
     as_lists,
@@ -26,10 +28,12 @@ from robandit.logs.audit.cells import (
     texts,
     told,
 )
+from robandit.logs.audit.named import SUFFIX, encode, load_features
 from robandit.logs.audit.tables import BadRows, Chunk, Column, LogTable
 
 _LISTED = "features", "action"  # columns that may hold all features as a list
 _NUMBERED = r"x\d+", r"f\d+", r"feature_.*"  # columns that may hold one feature each
+_SINGLE = 1e-6  # relative rounding of rewards that were once kept in single precision, and then some
 _NAMES = 30  # the most columns that an error message names
 
 
@@ -43,6 +47,8 @@ class Columns:
     """Whether a single column holds all features as a list."""
     asked: str | None = None
     """The option that named the features, if it was given."""
+    described: Features | None = None
+    """The features that say how columns become vectors, if a file was given."""
     reward: str = "reward"
     """The column of rewards."""
     sigma: str | None = None
@@ -59,6 +65,8 @@ class Columns:
 
     def feature_names(self, dim: int) -> list[str]:
         """What each of so many features is called."""
+        if self.described is not None:
+            return list(self.described.names)
         return [f"{self.features[0]}[{i}]" for i in range(dim)] if self.listed else list(self.features)
 
 
@@ -67,6 +75,8 @@ def find_columns(log: LogTable, features: str | None = None, **roles: str | None
     given = {"reward": "reward"} | {role: name for role, name in roles.items() if name is not None}
     for role, name in given.items():
         _require(log, name, role)
+    if features is not None and features.endswith(SUFFIX) and features not in log.names:
+        return _described(log, features, given)
     free = [name for name in log.names if name not in given.values()]
     found = _guess(log, free) if features is None else _named(log, features, free)
     listed = len(found) == 1 and log.holds_lists(found[0])
@@ -74,7 +84,24 @@ def find_columns(log: LogTable, features: str | None = None, **roles: str | None
         if log.holds_lists(name) and not (listed and name in found):
             raise ConfigError(f"the column {name!r} of {log.path} holds lists, where a number is needed")
         log.check_numbers(name)
-    return Columns(features=tuple(found), listed=listed, asked=features, **given)
+    return Columns(features=tuple(found), listed=listed, asked=features, described=None, **given)
+
+
+def _described(log: LogTable, path: str, given: dict[str, str]) -> Columns:
+    """The columns that a file of features needs; or, in a log of the service, the vectors that it made by that file."""
+    features = load_features(Path(path))
+    for role in ("reward", "sigma"):
+        if role in given:
+            log.check_numbers(given[role])
+    names = [column.name for column in features.columns]
+    if given["reward"] in names:
+        raise ConfigError(f"the column {given['reward']!r} of {log.path} can't be a feature and the reward")
+    made = next((name for name in _LISTED if name in log.names and log.holds_lists(name)), None)
+    if made is not None and not set(names) <= set(log.names):
+        return Columns(features=(made,), listed=True, asked=path, described=features, **given)
+    for name in names:
+        _require(log, name, f"features {path}")
+    return Columns(features=tuple(names), listed=False, asked=path, described=features, **given)
 
 
 def _require(log: LogTable, name: str, role: str) -> None:
@@ -143,9 +170,11 @@ class AuditedRounds(NamedTuple):
 class Reader:
     """Gives the good rows of a log and counts the bad ones."""
 
-    def __init__(self, log: LogTable, columns: Columns) -> None:
-        self.log, self.columns, self.bad = log, columns, BadRows()
+    def __init__(self, log: LogTable, columns: Columns, reward_range: tuple[float, float] | None = None) -> None:
+        self.log, self.columns, self.bad, self._range = log, columns, BadRows(), reward_range
         self.dim = None if columns.listed else len(columns.features)
+        if columns.described is not None:
+            self.dim = columns.described.dim
         self._last: tuple[float, int, str] | None = None  # time, row and how the log writes that time
 
     def read(self) -> Iterator[tuple[AuditedRounds, int]]:
@@ -155,8 +184,10 @@ class Reader:
 
     def _take(self, chunk: Chunk) -> AuditedRounds:
         sieve, columns = _Sieve(chunk, self.bad), self.columns
-        features = self._lists(sieve) if columns.listed else _matrix(sieve, columns.features)
+        features = self._features(sieve)
         rewards = sieve.numbers("the reward", columns.reward)
+        if self._range is not None:
+            sieve.beyond(rewards, columns.reward, *self._range)
         sigma = None if columns.sigma is None else sieve.scales(columns.sigma)
         sources = None if columns.source is None else sieve.labels(columns.source)
         times = None if columns.time is None else sieve.times(columns.time)
@@ -172,6 +203,13 @@ class Reader:
             sources=None if sources is None else sources[good],
             times=clock,
         )
+
+    def _features(self, sieve: _Sieve) -> Floats:
+        if self.columns.listed:
+            return self._lists(sieve)
+        if self.columns.described is not None:
+            return encode(self.columns.described, sieve)
+        return np.column_stack([sieve.numbers("a feature", name) for name in self.columns.features])
 
     def _lists(self, sieve: _Sieve) -> Floats:
         """A column of lists as a matrix, as wide as the first list that is not empty."""
@@ -234,6 +272,15 @@ class _Sieve:
         self.reject(~(np.abs(values) <= LARGEST), lambda place: told(role, name, self.cell(name, place)))
         return values
 
+    def beyond(self, rewards: Floats, name: str, low: float, high: float) -> None:
+        """Reject rewards beyond the declared range, which can't be what was meant by it."""
+        slack = _SINGLE * np.abs(rewards)
+        reason = f"the reward is beyond the declared range from {low:g} to {high:g}"
+        self.reject(
+            (rewards < low - slack) | (rewards > high + slack),
+            lambda place: (reason, f"{name} = {show(self.cell(name, place))}"),
+        )
+
     def scales(self, name: str) -> Floats:
         """A column of noise scales, which must be above 0."""
         values = self.numbers("sigma", name)
@@ -259,10 +306,6 @@ class _Sieve:
         values = moments(self.chunk.columns[name])
         self.reject(~np.isfinite(values), lambda place: told("the time", name, self.cell(name, place), "a time"))
         return values
-
-
-def _matrix(sieve: _Sieve, names: Sequence[str]) -> Floats:
-    return np.column_stack([sieve.numbers("a feature", name) for name in names])
 
 
 def _wrong_length(length: int, dim: int | None) -> tuple[str, str]:

@@ -239,8 +239,6 @@ def _most(groups: Sequence[Group]) -> list[Group]:
 
 def _where(found: Audit) -> str:
     named, by_time = found.certificate.suspect, found.certificate.groups
-    if not named and not by_time and not found.certificate.sources and not found.by_rounds:
-        return "The proof rests on rewards outside the honest range alone."
     words = (
         "The proof is about the total. Where the corruption sits is another matter: of all explanations of the log, "
         "the one that takes least corruption places it as shown here. Others may place it elsewhere."
@@ -327,7 +325,7 @@ def _facts(found: Audit) -> dict[str, str]:
     return {
         "log": f"{found.path.name} ({found.kind})",
         "rows": f"{found.rows:,}, of which {found.certificate.rounds:,} were used: a round is a row that was used",
-        "features": f"{found.dim} from {_shown(columns.features)}" + (", and a constant" if settings.intercept else ""),
+        "features": _features(found),
         "linear to within": f"{found.tolerance:g} ({found.origin})",
         "reward": columns.reward,
         "noise's scale": f"{settings.monitor(1).noise_scale:.3g}" if columns.sigma is None else f"in {columns.sigma}",
@@ -340,6 +338,17 @@ def _facts(found: Audit) -> dict[str, str]:
         "chance of a false alarm": f"at most {settings.delta:g}, over all looks",
         "made by": f"robandit {robandit.__version__}",
     }
+
+
+def _features(found: Audit) -> str:
+    """The features by name, and what was unusual about their values."""
+    columns, constant = found.columns, ", and a constant" if found.settings.intercept else ""
+    if columns.described is None:
+        return f"{found.dim} from {_shown(columns.features)}{constant}"
+    counts = columns.described.counts
+    odd = [f"{number:,} {what} of {name}" for name, whats in counts.items() for what, number in whats.items()]
+    unusual = f"; values that were {', '.join(odd)}" if odd else ""
+    return f"{found.dim} by {columns.asked}: {', '.join(columns.described.names)}{constant}{unusual}"
 
 
 def _cap(settings: AuditSettings) -> str:
@@ -368,7 +377,7 @@ def _command(found: Audit) -> str:
         "time": columns.time,
         "noise": settings.noise,
         "reference": found.reference,
-        "reward-range": limits and f"{limits[0]!r},{limits[1]!r}",
+        "rewards": limits and f"{limits[0]!r},{limits[1]!r}",
         "sources": settings.sources if settings.sources not in (0, SOURCES) else None,
     }
     for name in ("parameter_bound", "misspecification", "highest_mean", "delta", "looks"):

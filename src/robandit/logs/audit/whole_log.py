@@ -32,7 +32,7 @@ class WholeLog:
         progress: Callable[[int, int, str], None] = lambda done, size, unit: None,
     ) -> None:
         log = open_log(path, kind, chunk)
-        reader = Reader(log, find_columns(log, **columns))
+        reader = Reader(log, find_columns(log, **columns), settings.reward_range)
         self.path, self.kind, self.bad, self.settings = path, log.kind, reader.bad, settings
         self.rounds = rounds
         self._places: dict[int, tuple[int, str | None]] = {}
