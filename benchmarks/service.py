@@ -54,7 +54,7 @@ from robandit.service.looker import Looker
 class Nothing:
     shared = False
     now = staticmethod(time.time)
-    news = bandits = lambda self: []
+    news = bandits = faults = lambda self: []
     put = lambda self, items, snapshots=(): None
     commit = release = close = lambda self: None
     watches = lambda self: True

@@ -17,7 +17,7 @@ from robandit.cli.tree import ROBANDIT, find
 
 TREE: dict[str, dict[str, list[str]]] = {
     "Look at feedback": {"audit": [], "evaluate": []},
-    "Serve decisions": {"serve": [], "key": []},
+    "Serve decisions": {"serve": [], "key": [], "check": []},
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"]},
     "The experiments": {
         "paper": ["tune", "figure1", "variance", "verify", "report"],

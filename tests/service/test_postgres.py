@@ -16,11 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of
+from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of, working
 
-from robandit.service.stores import open_store
+from robandit.cli import main
+from robandit.service.hub import Hub
+from robandit.service.stores import StoreError, open_store
 from robandit.service.stores.checks import check_store
+from robandit.wire.types import Action, BanditSettings, Choice
 
 pytestmark = pytest.mark.engines
 
@@ -205,11 +209,6 @@ def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
 
 
 def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
-    from served import working
-
-    from robandit.service.hub import Hub
-    from robandit.wire.types import Action, BanditSettings, Choice
-
     url = postgres.new("news")
     first, second = Hub(open_store(url)), Hub(open_store(url))
     strange = "\x00 ' \\ ü"  # PostgreSQL's texts can't have the first of these
@@ -225,9 +224,50 @@ def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
     second.stop()
 
 
-def test_what_is_refused(postgres: Postgres) -> None:
-    from robandit.service.stores.store import StoreError
+def test_damage_is_noticed(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows are checked when they are read, when another process hears of them, and by `robandit check`."""
+    url = postgres.new("damage")
+    first, second = Hub(open_store(url)), Hub(open_store(url))
+    shown = Choice(actions=[Action("a", [0.1, 0.2, 0.3])], decision_id="one")
+    working(first, lambda: first.create("shop", BanditSettings(dim=3), 7), lambda: first.decide("shop", shown))
+    first.stop()
+    assert main(["check", url]) == 0 and capsys.readouterr().out.startswith("shop: 1 events, whole")
+    with psycopg.connect(url) as db:
+        db.execute("UPDATE robandit.events SET body = set_bit(body, 77, 1 - get_bit(body, 77))")
+    assert main(["check", url]) == 1 and "event 1 of bandit 'shop' is damaged" in capsys.readouterr().err
+    (found,) = working(second, lambda: second.decide("shop", shown))
+    assert found.status == 503 and second.broken is not None and "event 1 of bandit" in second.broken
+    second.stop()
 
+
+def test_an_older_store_gets_its_checksums(postgres: Postgres) -> None:
+    """Its tables as version 95351fc made them. Services of that version can't write any more."""
+    url = postgres.new("older")
+    hub = Hub(open_store(url))
+    shown = Choice(actions=[Action("a", [0.1, 0.2, 0.3])], decision_id="\x00 ü")
+    working(hub, lambda: hub.create("shop", BanditSettings(dim=3), 7), lambda: hub.decide("shop", shown))
+    digest = hub.bandits["shop"].learner.digest()
+    hub.stop()
+    with psycopg.connect(url) as db:
+        before = [
+            db.execute(f"SELECT crc FROM robandit.{name}").fetchall() for name in ("bandits", "events", "snapshots")
+        ]
+        for name in ("bandits", "events", "snapshots"):
+            db.execute(f"ALTER TABLE robandit.{name} DROP COLUMN crc")
+    again = Hub(open_store(url))
+    assert again.bandits["shop"].learner.digest() == digest
+    again.stop()
+    with psycopg.connect(url) as db:
+        after = [
+            db.execute(f"SELECT crc FROM robandit.{name}").fetchall() for name in ("bandits", "events", "snapshots")
+        ]
+        assert after == before and all(len(rows) == 1 for rows in before)
+        with pytest.raises(psycopg.errors.NotNullViolation):
+            db.execute("INSERT INTO robandit.events VALUES (2, 1, 2, 1, 'x', 'y')")
+    check_fold(open_store(url))
+
+
+def test_what_is_refused(postgres: Postgres) -> None:
     url = postgres.new("unsafe")
     with pytest.raises(StoreError, match="can't use") as failed:
         open_store(url.replace("robandit@", "nobody:secret@"))

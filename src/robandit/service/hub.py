@@ -16,7 +16,18 @@ from robandit.monitor.certificate import Certificate
 from robandit.service.learner import Learner
 from robandit.service.looker import look
 from robandit.service.refused import Refused, check_rewards
-from robandit.service.stores.store import KINDS, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
+from robandit.service.stores.store import (
+    KINDS,
+    Bandit,
+    DamageError,
+    Item,
+    LogEntry,
+    Snapshot,
+    Store,
+    StoreError,
+    append,
+    events,
+)
 from robandit.service.vectors import Vectors
 from robandit.service.worth import worth
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
@@ -63,6 +74,8 @@ class Hub:
         self._wake = asyncio.Event()
         self.broken: str | None = None
         """The reason why nothing can be written any more."""
+        if found := store.faults():
+            raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
         for record in store.bandits():
             self._adopt(record)
         store.release()
@@ -319,6 +332,9 @@ class Hub:
                 results.append(job.run(items))
             except Refused as error:
                 results.append(error)
+            except DamageError as error:  # of one event, so that the others can still be served
+                log.critical("a request needs what is damaged: %s", error)
+                results.append(Refused(500, "what this needs is damaged; the service's log says where"))
         return items
 
     async def _write(self, items: Sequence[Item]) -> None:
@@ -333,12 +349,12 @@ class Hub:
     def _adopt(self, record: Bandit) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
-        learner, kept = Learner(settings, record.seed), self._store.snapshot(record.number)
-        if kept is not None:
-            try:
+        learner = Learner(settings, record.seed)
+        try:
+            if (kept := self._store.snapshot(record.number)) is not None:
                 learner = Learner.restore(settings, record.seed, kept.body)
-            except (ValueError, KeyError, TypeError) as error:
-                log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+        except (DamageError, ValueError, KeyError, TypeError) as error:
+            log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
         saved = learner.place
         for event in events(self._store, record.number, learner.place):
             learner.apply(event)

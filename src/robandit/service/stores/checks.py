@@ -8,7 +8,18 @@ from threading import Thread
 from time import time
 from typing import TypeAlias
 
-from robandit.service.stores.store import PAGE, Bandit, Item, LogEntry, Snapshot, Store, StoreError, append, events
+from robandit.service.stores.store import (
+    PAGE,
+    Bandit,
+    DamageError,
+    Item,
+    LogEntry,
+    Snapshot,
+    Store,
+    StoreError,
+    append,
+    events,
+)
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
 
 MakeStore: TypeAlias = Callable[[], Store]
@@ -19,7 +30,10 @@ def check_store(make: MakeStore) -> None:
     """Run every check. ``make`` opens one and the same store each time, and finds it empty the first time."""
     for number, check in enumerate(STORE_CHECKS, start=1):
         _write(make, [Bandit(number, f"bandit-{number}", b'{"dim": 2}', 2**63 - number, 0.1 * number)])
-        check(make, number)
+        try:
+            check(make, number)
+        except DamageError as error:
+            raise AssertionError(f"an event is lost, changed or out of order: {error}") from error
 
 
 def check_read_back(make: MakeStore, bandit: int) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 import psycopg
 
-from robandit.service.stores.sql import SQLReader, bandit_row, event_row
-from robandit.service.stores.store import Bandit, Item, LogEntry, Snapshot, StoreError
-from robandit.wire.events import decode
+from robandit.service.stores.sql import SQLReader, bandit_row, checksum, event_row, snapshot_row
+from robandit.service.stores.store import PAGE, Bandit, Item, LogEntry, Snapshot, StoreError
 
 _WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # two advisory locks
 _TABLES = f"""
@@ -24,14 +23,21 @@ SELECT pg_advisory_xact_lock({_WRITING});
 CREATE SCHEMA IF NOT EXISTS robandit;
 CREATE TABLE IF NOT EXISTS robandit.bandits (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BYTEA NOT NULL, seed TEXT NOT NULL,
-    at DOUBLE PRECISION NOT NULL
+    at DOUBLE PRECISION NOT NULL, crc BIGINT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS robandit.events (
     number BIGINT PRIMARY KEY, bandit BIGINT NOT NULL, place BIGINT NOT NULL, kind SMALLINT NOT NULL,
-    id BYTEA NOT NULL, body BYTEA NOT NULL, UNIQUE (bandit, place), UNIQUE (bandit, id, kind)
+    id BYTEA NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL, UNIQUE (bandit, place), UNIQUE (bandit, id, kind)
 );
-CREATE TABLE IF NOT EXISTS robandit.snapshots (bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, body BYTEA NOT NULL);
+CREATE TABLE IF NOT EXISTS robandit.snapshots (
+    bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL
+);
 """
+_BEFORE = {  # the columns of each table, and its key, before there were checksums
+    "bandits": (("number", "name", "settings", "seed", "at"), ("number",)),
+    "events": (("bandit", "place", "kind", "id", "body"), ("bandit", "place")),
+    "snapshots": (("bandit", "place", "body"), ("bandit",)),
+}
 # A machine that is gone must give the lock back. So the server closes a connection that does nothing in a transaction,
 # or does not answer, for some seconds.
 _SESSION = """
@@ -65,6 +71,7 @@ class PostgresStore(SQLReader):
                 raise
         except psycopg.Error as error:
             raise StoreError(f"can't use this PostgreSQL: {error}".strip()) from error
+        self.where = f"the database {self._db.info.dbname} at {self._db.info.host}"
         self._watching = False
 
     def _begin(self) -> None:
@@ -74,11 +81,32 @@ class PostgresStore(SQLReader):
             if self._rows(f"SHOW {setting}") != [("on",)]:
                 raise StoreError(f"this PostgreSQL can lose commits: set {setting} = on in its configuration")
         self._db.execute(_TABLES)
+        self._add_checksums()
         self._db.execute(_SESSION)
         last = "SELECT (SELECT coalesce(max(number), 0) FROM bandits), (SELECT coalesce(max(number), 0) FROM events)"
         ((self._bandits, self._events),) = self._rows(last)  # the numbers read so far
         self._read_clock()
         self._db.commit()
+
+    def _add_checksums(self) -> None:
+        """Give the rows of an older store their checksums. Services of that version can't write from then on."""
+        query = "SELECT 1 FROM information_schema.columns WHERE table_schema = 'robandit' AND column_name = 'crc'"
+        if self._rows(query):
+            return
+        for table, (columns, key) in _BEFORE.items():
+            self._db.execute(f"ALTER TABLE robandit.{table} ADD COLUMN crc BIGINT".encode())
+            with self._db.cursor("old") as rows, self._db.cursor() as cursor:
+                rows.execute(f"SELECT {', '.join([*columns, *key])} FROM robandit.{table}".encode())
+                update = f"UPDATE robandit.{table} SET crc = %s WHERE {' AND '.join(f'{name} = %s' for name in key)}"
+                while some := [self._plain(row) for row in rows.fetchmany(PAGE)]:
+                    cursor.executemany(
+                        update.encode(), [(checksum(*row[: -len(key)]), *row[-len(key) :]) for row in some]
+                    )
+            self._db.execute(f"ALTER TABLE robandit.{table} ALTER COLUMN crc SET NOT NULL".encode())
+
+    def _plain(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row of an older store with the id, which only events have, as a text."""
+        return (*row[:3], self._text(row[3]), *row[4:]) if isinstance(row[3], bytes) else row
 
     def close(self) -> None:
         self._db.close()
@@ -97,11 +125,11 @@ class PostgresStore(SQLReader):
         with self._whole():
             self._rows("SELECT pg_advisory_xact_lock(?)", _WRITING)
             self._read_clock()
-            bandits = [bandit for bandit in self.bandits() if bandit.number > self._bandits]
-            query = "SELECT number, bandit, place, body FROM events WHERE number > ? ORDER BY number"
+            bandits = self.bandits(after=self._bandits)
+            query = "SELECT bandit, place, kind, id, body, crc, number FROM events WHERE number > ? ORDER BY number"
             rows = self._rows(query, self._events)
-        entries = [LogEntry(bandit, place, decode(body)) for _, bandit, place, body in rows]
-        self._events = rows[-1][0] if rows else self._events
+            entries = [self._entry(*row[:6]) for row in rows]
+        self._events = rows[-1][6] if rows else self._events
         self._bandits = bandits[-1].number if bandits else self._bandits
         return [*bandits, *entries]
 
@@ -109,16 +137,17 @@ class PostgresStore(SQLReader):
         bandits = [item for item in items if isinstance(item, Bandit)]
         entries = [item for item in items if isinstance(item, LogEntry)]
         rows = [
-            (number, *event_row(entry, self._id(entry.event.id)))
-            for number, entry in enumerate(entries, start=self._events + 1)
+            (number, *row[:3], self._id(row[3]), *row[4:])
+            for number, row in enumerate(map(event_row, entries), start=self._events + 1)
         ]
         with self._whole(), self._db.cursor() as cursor:
-            cursor.executemany("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s)", map(bandit_row, bandits))
-            cursor.executemany("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s)", rows)
+            cursor.executemany("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", map(bandit_row, bandits))
+            cursor.executemany("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s)", rows)
             cursor.executemany(
-                "INSERT INTO snapshots VALUES (%s, %s, %s) ON CONFLICT (bandit) DO UPDATE "
-                "SET place = excluded.place, body = excluded.body WHERE excluded.place > snapshots.place",
-                snapshots,
+                "INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE "
+                "SET place = excluded.place, body = excluded.body, crc = excluded.crc "
+                "WHERE excluded.place > snapshots.place",
+                map(snapshot_row, snapshots),
             )
         self._events += len(rows)
         self._bandits = bandits[-1].number if bandits else self._bandits
@@ -148,9 +177,16 @@ class PostgresStore(SQLReader):
 
     # Reading.
 
+    def faults(self) -> list[str]:
+        return []  # its pages are the business of PostgreSQL, which can have checksums for them, too
+
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._db.execute(query.replace("?", "%s").encode(), values).fetchall()
 
     @staticmethod
     def _id(id: str) -> bytes:  # noqa: A002
         return id.encode()  # PostgreSQL's texts can't hold every character
+
+    @staticmethod
+    def _text(id: bytes) -> str:  # noqa: A002
+        return id.decode(errors="replace")  # which a checksum notices

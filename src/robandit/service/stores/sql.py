@@ -1,26 +1,61 @@
-"""What the stores in SQLite and PostgreSQL have in common: how rows are made and read."""
+"""What the stores in SQLite and PostgreSQL have in common: how rows are made, read and checked."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
+from zlib import crc32
 
-from robandit.service.stores.store import KINDS, PAGE, Bandit, LogEntry, Snapshot
+import msgspec
+
+from robandit.service.stores.store import KINDS, PAGE, Bandit, DamageError, LogEntry, Snapshot
 from robandit.wire.events import Event, decode, encode
+
+EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
+REMEDY = "restore it from a backup, and see what else `robandit check` finds"
+
+
+def checksum(*row: Any) -> int:
+    """A sum over all values of a row, which any burst of up to 32 changed bits changes."""
+    return crc32(_ENCODE(row))
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 
 def bandit_row(bandit: Bandit) -> tuple[Any, ...]:
     """A row of the table ``bandits``. A seed may have more bits than a database's integers."""
-    return (*bandit[:3], str(bandit.seed), bandit.at)
+    row = (*bandit[:3], str(bandit.seed), bandit.at)
+    return *row, checksum(*row)
 
 
-def event_row(entry: LogEntry, id: str | bytes) -> tuple[Any, ...]:  # noqa: A002
-    """A row of the table ``events``, with the id as the database keeps it."""
-    return entry.bandit, entry.place, KINDS[type(entry.event)], id, encode(entry.event)
+def event_row(entry: LogEntry) -> tuple[int, int, int, str, bytes, int]:
+    """A row of the table ``events``."""
+    row = entry.bandit, entry.place, KINDS[type(entry.event)], entry.event.id, encode(entry.event)
+    return *row, checksum(*row)
+
+
+def snapshot_row(kept: Snapshot) -> tuple[Any, ...]:
+    """A row of the table ``snapshots``."""
+    return *kept, checksum(*kept)
+
+
+def checked(rows: Iterable[tuple[Any, ...]], after: int, damaged: Callable[[int], DamageError]) -> Iterator[bytes]:
+    """The events in the rows of a log after a place. Where one is damaged or missing, this raises what ``damaged`` says
+    of that place."""
+    for place, (*row, crc) in enumerate(rows, start=after + 1):
+        if row[1] != place or checksum(*row) != crc:
+            raise damaged(place)
+        yield row[4]
 
 
 class SQLReader(ABC):
-    """Reads bandits, logs and snapshots from a database."""
+    """Reads bandits, logs and snapshots from a database. A row that is not as it was written is a `DamageError`."""
+
+    where: str
+    """The file or the database, for messages."""
 
     @abstractmethod
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -31,19 +66,52 @@ class SQLReader(ABC):
     def _id(id: str) -> str | bytes:  # noqa: A002
         """An id as the database keeps it."""
 
-    def bandits(self) -> list[Bandit]:
-        rows = self._rows("SELECT number, name, settings, seed, at FROM bandits ORDER BY number")
-        return [Bandit(number, name, settings, int(seed), at) for number, name, settings, seed, at in rows]
+    @staticmethod
+    @abstractmethod
+    def _text(id: Any) -> str:  # noqa: A002
+        """An id that the database kept: the inverse of `_id`."""
+
+    def bandits(self, after: int = 0) -> list[Bandit]:
+        found = []
+        query = "SELECT number, name, settings, seed, at, crc FROM bandits WHERE number > ? ORDER BY number"
+        for *row, crc in self._rows(query, after):
+            if checksum(*row) != crc:
+                raise DamageError(f"{self.where}: the settings of bandit {row[1]!r} are damaged; {REMEDY}")
+            found.append(Bandit(row[0], row[1], row[2], int(row[3]), row[4]))
+        return found
 
     def page(self, bandit: int, after: int) -> list[bytes]:
-        query = "SELECT body FROM events WHERE bandit = ? AND place > ? ORDER BY place LIMIT ?"
-        return [body for (body,) in self._rows(query, bandit, after, PAGE)]
+        rows = self._rows(f"{EVENTS} AND place > ? ORDER BY place LIMIT ?", bandit, after, PAGE)
+        texts = ((*row[:3], self._text(row[3]), *row[4:]) for row in rows)
+        return list(checked(texts, after, partial(self._damaged, bandit)))
 
     def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
-        query = "SELECT body FROM events WHERE bandit = ? AND id = ? AND kind = ?"
+        query = "SELECT place, body, crc FROM events WHERE bandit = ? AND id = ? AND kind = ?"
         rows = self._rows(query, bandit, self._id(id), int(final))
-        return decode(rows[0][0]) if rows else None
+        if not rows:
+            return None
+        ((place, body, crc),) = rows
+        if checksum(bandit, place, int(final), id, body) != crc:
+            raise self._damaged(bandit, place)
+        return decode(body)
+
+    def _entry(self, bandit: int, place: int, kind: int, id: Any, body: bytes, crc: int) -> LogEntry:  # noqa: A002
+        """An event of the log from its row."""
+        if checksum(bandit, place, kind, self._text(id), body) != crc:
+            raise self._damaged(bandit, place)
+        return LogEntry(bandit, place, decode(body))
 
     def snapshot(self, bandit: int) -> Snapshot | None:
-        rows = self._rows("SELECT bandit, place, body FROM snapshots WHERE bandit = ?", bandit)
-        return Snapshot(*rows[0]) if rows else None
+        rows = self._rows("SELECT bandit, place, body, crc FROM snapshots WHERE bandit = ?", bandit)
+        if rows and checksum(*rows[0][:3]) != rows[0][3]:
+            raise DamageError(f"{self.where}: the snapshot of bandit {self._name(bandit)} is damaged")
+        return Snapshot(*rows[0][:3]) if rows else None
+
+    def _damaged(self, bandit: int, place: int) -> DamageError:
+        return DamageError(
+            f"{self.where}: event {place} of bandit {self._name(bandit)} is damaged or missing; {REMEDY}"
+        )
+
+    def _name(self, bandit: int) -> str:
+        rows = self._rows("SELECT name FROM bandits WHERE number = ?", bandit)
+        return repr(rows[0][0]) if rows else f"number {bandit}"

@@ -10,25 +10,12 @@ from typing import Any
 
 import apsw
 
-from robandit.service.stores.sql import SQLReader, bandit_row, event_row
-from robandit.service.stores.store import Bandit, Item, LogEntry, Snapshot, StoreError
+from robandit.service.stores.sql import EVENTS, REMEDY, SQLReader, bandit_row, checked, event_row, snapshot_row
+from robandit.service.stores.sqlite_tables import UNREADABLE, faults, prepare
+from robandit.service.stores.store import Bandit, DamageError, Item, LogEntry, Snapshot, StoreError
 
 OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS bandits (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BLOB NOT NULL, seed TEXT NOT NULL, at REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS events (
-    bandit INTEGER NOT NULL, place INTEGER NOT NULL, kind INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (bandit, place)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS once ON events (bandit, id, kind);
-CREATE TABLE IF NOT EXISTS snapshots (
-    bandit INTEGER PRIMARY KEY, place INTEGER NOT NULL, body BLOB NOT NULL
-);
-"""
 
 
 class SQLiteStore(SQLReader):
@@ -48,17 +35,18 @@ class SQLiteStore(SQLReader):
             raise StoreError(
                 f"SQLite {apsw.sqlite_lib_version()} can lose commits; robandit needs 3.51.3 or later: update apsw"
             )
-        self.now = clock
+        self.now, self.where = clock, str(path)
         try:
             self._db = apsw.Connection(str(path), vfs=vfs)
             self._db.set_busy_timeout(0)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             mode = self._db.pragma("journal_mode", "WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
-            self._db.execute(f"BEGIN IMMEDIATE; {_TABLES} COMMIT")
+            self._db.execute("PRAGMA cell_size_check = ON")
+            prepare(self._db, self.where)
         except apsw.BusyError:
             raise StoreError(f"{path} is open in another process; only one can serve from it") from None
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise StoreError(f"can't open {path}: {error}") from error
         if mode != "wal":
             raise StoreError(f"{path} can't have a write-ahead log here (its mode is {mode})")
@@ -73,12 +61,12 @@ class SQLiteStore(SQLReader):
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
         bandits = [bandit_row(item) for item in items if isinstance(item, Bandit)]
-        entries = [event_row(item, item.event.id) for item in items if isinstance(item, LogEntry)]
+        entries = [event_row(item) for item in items if isinstance(item, LogEntry)]
         with self._whole():
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?)", bandits)
-            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", entries)
-            self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", snapshots)
+            self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?, ?)", bandits)
+            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", entries)
+            self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", map(snapshot_row, snapshots))
 
     def commit(self) -> None:
         with self._whole():
@@ -102,12 +90,20 @@ class SQLiteStore(SQLReader):
 
     # Reading.
 
+    def faults(self) -> list[str]:
+        return faults(self._db)
+
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._db.execute(query, values).fetchall()
+        try:
+            return self._db.execute(query, values).fetchall()
+        except UNREADABLE as error:
+            raise DamageError(f"can't read {self.where}: {error}") from error
 
     @staticmethod
     def _id(id: str) -> str:  # noqa: A002
         return id
+
+    _text = _id
 
 
 def _version() -> int:
@@ -128,13 +124,10 @@ def read_only(path: Path, name: str | None) -> Iterator[bytes]:
             flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
         )
         with closing(db):
-            number = _number(db, path, name)
-            yield from (
-                body for (body,) in db.execute("SELECT body FROM events WHERE bandit = ? ORDER BY place", number)
-            )
+            yield from _read_log(db, path, *_number(db, path, name))
     except apsw.BusyError:
         raise StoreError(f"{path} is open in a running service; ask that for the log: {_ASK}") from None
-    except apsw.Error as error:
+    except UNREADABLE as error:
         raise StoreError(f"can't read {path}: {error}") from error
     after = path.stat()
     if calm and (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
@@ -144,12 +137,24 @@ def read_only(path: Path, name: str | None) -> Iterator[bytes]:
 _ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
 
 
-def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[int]:
-    """The number of the bandit of this name, or of the only one."""
-    known = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
+def _read_log(db: apsw.Connection, path: Path, name: str, number: int) -> Iterator[bytes]:
+    """A bandit's events. Rows are checked, unless they were written before there were checksums."""
+    if db.pragma("user_version") == 0:
+        query = "SELECT body FROM events WHERE bandit = ? ORDER BY place"
+        yield from (body for (body,) in db.execute(query, (number,)))
+        return
+    rows = db.execute(f"{EVENTS} ORDER BY place", (number,))
+    yield from checked(
+        rows, 0, lambda place: DamageError(f"{path}: event {place} of bandit {name!r} is damaged or missing; {REMEDY}")
+    )
+
+
+def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[str, int]:
+    """The name and the number of the bandit of this name, or of the only one."""
+    known: dict[str, int] = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
     if name is None and len(known) == 1:
-        return (next(iter(known.values())),)
-    if name not in known:
+        return next(iter(known.items()))
+    if name is None or name not in known:
         lacks = "holds no bandit" if not known else f"holds the bandits {', '.join(known)}"
         raise StoreError(f"{path} {lacks}" + (f", and none named {name!r}" if name else "; choose one with --bandit"))
-    return (known[name],)
+    return name, known[name]

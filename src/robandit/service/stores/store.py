@@ -49,6 +49,10 @@ class StoreError(Exception):
     restart, whole, or not at all: ask again with the same ids."""
 
 
+class DamageError(StoreError):
+    """Something in the store is not as it was written. The message names the store, the bandit and the event."""
+
+
 class Store(Protocol):
     """All bandits and their logs.
 
@@ -82,6 +86,10 @@ class Store(Protocol):
 
     def watches(self) -> bool:
         """Whether this process is the one that looks at the monitors, of all that share the store."""
+        ...
+
+    def faults(self) -> list[str]:
+        """What is wrong with the database itself. Its rows are checked whenever they are read."""
         ...
 
     def bandits(self) -> list[Bandit]:

@@ -1,0 +1,77 @@
+"""Reads everything that a store holds, folds every log again, and compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from robandit.service.learner import Learner
+from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events
+from robandit.wire.events import Event
+from robandit.wire.types import BanditSettings
+
+
+class Finding(NamedTuple):
+    """What was found about a bandit."""
+
+    name: str
+    events: int
+    """Number of events that are whole, from the first on."""
+    faults: list[str]
+    """What is wrong."""
+
+
+def check_bandits(store: Store) -> Iterator[Finding]:
+    """Check one bandit after the other: every event, both ways to it, the fold, and the snapshot."""
+    for record in store.bandits():
+        yield _check(store, record)
+
+
+def _check(store: Store, record: Bandit) -> Finding:
+    """Fold a log as far as it goes."""
+    faults: list[str] = []
+    kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
+    settings = msgspec.json.decode(record.settings, type=BanditSettings)
+    learner = Learner(settings, record.seed)
+    try:
+        for event in events(store, record.number):
+            faults += _event(store, record, learner, event)
+            if kept is not None and kept.place == learner.place:
+                faults += _compare(settings, record, kept, learner)
+    except (DamageError, ValueError, KeyError) as error:
+        faults.append(str(error) if isinstance(error, DamageError) else _unfit(learner.place, record, error))
+    if kept is not None and kept.place > learner.place and not faults:
+        faults.append(f"the log of bandit {record.name!r} ends at event {learner.place}, and had {kept.place}")
+    return Finding(record.name, learner.place, faults)
+
+
+def _snapshot(store: Store, record: Bandit, faults: list[str]) -> Snapshot | None:
+    try:
+        return store.snapshot(record.number)
+    except DamageError as error:
+        faults.append(f"{error}; the service does without it")
+        return None
+
+
+def _event(store: Store, record: Bandit, learner: Learner, event: Event) -> list[str]:
+    """Fold an event in; it must be found by its id, too."""
+    learner.apply(event)
+    kind = KINDS[type(event)]
+    if kind > 1 or store.find(record.number, event.id, final=bool(kind)) == event:
+        return []
+    return [f"event {learner.place} of bandit {record.name!r} is not found by its id {event.id!r}"]
+
+
+def _compare(settings: BanditSettings, record: Bandit, kept: Snapshot, learner: Learner) -> list[str]:
+    """A snapshot is the fold of the log up to its place. One of another version is of no use, and no fault."""
+    try:
+        same = Learner.restore(settings, record.seed, kept.body).digest() == learner.digest()
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [] if same else [f"the snapshot of bandit {record.name!r} is not the fold of its first {kept.place} events"]
+
+
+def _unfit(place: int, record: Bandit, error: Exception) -> str:
+    return f"event {place} of bandit {record.name!r} does not fit the ones before it: {error!r}"
