@@ -13,7 +13,7 @@ from robandit.arrays import Bools, Floats, Index
 from robandit.errors import ConfigError
 from robandit.features import Features
 from robandit.features.cells import is_missing, label, truth
-from robandit.features.columns import Boolean, Categorical, Hashed
+from robandit.features.columns import Boolean, Numeric
 from robandit.logs.audit.cells import LARGEST, floats, plain, told
 from robandit.logs.audit.tables import Chunk, Column
 
@@ -47,7 +47,7 @@ def encode(features: Features, sieve: Rejecting) -> Floats:
     good = np.ones(len(sieve.chunk.rows), dtype=bool)
     for column in features.columns:
         cells = sieve.chunk.columns[column.name]
-        if isinstance(column, Categorical | Hashed):
+        if not isinstance(column, Numeric | Boolean):
             columns[column.name] = _labels(cells)
             continue
         values = _truths(cells) if isinstance(column, Boolean) else floats(cells)
