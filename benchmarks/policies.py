@@ -1,15 +1,17 @@
-"""Times our policies per round and trial, beside a plain NumPy OFUL in the same run.
+"""Times our policies per round and trial, by every kernel, beside a plain NumPy OFUL in the same run.
 
 The speed of a machine varies from minute to minute. So each number is the best of several slices, the plain OFUL is
-timed beside each, and the ratios are what counts. BLAS has one thread, as in the engines.
+timed beside each, and the ratios are what counts. All times are the processor's, since others may use the machine, too.
+BLAS has one thread, as in the engines.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import robandit
 
+KERNELS = "numpy", "numba"
 NOISE = 0.5
 SLICES = 7
 
@@ -25,7 +28,7 @@ def plain_oful(actions: Any, rewards: Any, delta: float = 0.05, lam: float = 1.0
     """Seconds per round of the fifteen lines that people write: one trial, Sherman–Morrison, no checks."""
     dim = actions.shape[1]
     inverse, b, log_det = np.eye(dim) / lam, np.zeros(dim), 0.0
-    start = time.perf_counter()
+    start = process_time()
     for reward in rewards:
         mean = inverse @ b
         widths = np.sqrt(((actions @ inverse) * actions).sum(axis=1))
@@ -36,15 +39,15 @@ def plain_oful(actions: Any, rewards: Any, delta: float = 0.05, lam: float = 1.0
         inverse -= np.outer(gain, gain) / c
         b += reward * chosen
         log_det += np.log(c)
-    return (time.perf_counter() - start) / len(rewards)
+    return (process_time() - start) / len(rewards)
 
 
 def play(policy: robandit.Policy, actions: Any, rewards: Any) -> float:
     """Seconds per round and trial of choose and update, including validation."""
-    start = time.perf_counter()
+    start = process_time()
     for reward in rewards:
         policy.update(policy.choose(actions, sigma=0.02), reward)
-    return (time.perf_counter() - start) / np.size(rewards)
+    return (process_time() - start) / np.size(rewards)
 
 
 def compare(make: Callable[..., robandit.Policy], dim: int, count: int, trials: int) -> tuple[float, float]:
@@ -71,27 +74,30 @@ def peak_flops() -> float:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = process_time()
     call()
-    return time.perf_counter() - start
+    return process_time() - start
 
 
-def sizes() -> None:
+def using(kernel: str, make: Callable[..., robandit.Policy]) -> Callable[..., robandit.Policy]:
+    """The same policy by this kernel."""
+    return make if kernel == "numpy" else partial(make, kernel=kernel)
+
+
+def sizes(kernels: Sequence[str]) -> None:
     """Print a table of OFUL and Weighted OFUL at every size."""
     peak = peak_flops()
     print(f"one core: {peak / 1e9:.0f} Gflop/s in a large matrix product\n")
-    print("policy          d     K  trials   µs/round/trial   plain OFUL µs   ratio   share of peak")
-    for name, make in (("OFUL", robandit.OFUL), ("WeightedOFUL", robandit.WeightedOFUL)):
-        for dim in (5, 20, 100):
-            for count in (20, 1000):
-                for trials in (1, 64):
-                    ours, plain = compare(make, dim, count, trials)
-                    flops = 2 * (count * dim * dim + 2 * count * dim + 3 * dim * dim)
-                    print(
-                        f"{name:13s} {dim:3d} {count:5d} {trials:7d} {1e6 * ours:16.2f} {1e6 * plain:15.2f} "
-                        f"{ours / plain:7.3f} {flops / ours / peak:14.1%}",
-                        flush=True,
-                    )
+    print("policy          d     K  trials  kernel   µs/round/trial   plain OFUL µs   ratio   share of peak")
+    cases = product((robandit.OFUL, robandit.WeightedOFUL), (5, 20, 100), (20, 1000), (1, 64), kernels)
+    for kind, dim, count, trials, kernel in cases:
+        ours, plain = compare(using(kernel, kind), dim, count, trials)
+        flops = 2 * (count * dim * dim + 2 * count * dim + 3 * dim * dim)
+        print(
+            f"{kind.__name__:13s} {dim:3d} {count:5d} {trials:7d}  {kernel:6s} {1e6 * ours:16.2f} {1e6 * plain:15.2f} "
+            f"{ours / plain:7.3f} {flops / ours / peak:14.1%}",
+            flush=True,
+        )
 
 
 def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int, rounds: int) -> float:
@@ -105,70 +111,68 @@ def paper_workload(make: Callable[..., robandit.Policy], lies: int, trials: int,
         for t in range(first, first + rounds // 10):
             actions = fresh[t] if t < lies else fresh[0]
             sigma = rng.uniform(0.0, 0.05, trials)
-            start = time.perf_counter()
+            start = process_time()
             decision = policy.choose(actions, sigma)
-            spent += time.perf_counter() - start
+            spent += process_time() - start
             means = decision.action.sum(axis=1) * dim**-0.5
             rewards = (-means if t < lies else means) + sigma * rng.standard_normal(trials)
-            start = time.perf_counter()
+            start = process_time()
             policy.update(decision, rewards)
-            spent += time.perf_counter() - start
+            spent += process_time() - start
         slices.append(spent / (rounds // 10 * trials))
     return float(np.median(slices))
 
 
-def multi_level() -> None:
+def multi_level(kernels: Sequence[str]) -> None:
     """Print a table of exact Multi-level weighted OFUL against OFUL on the paper's workload."""
     trials, rounds = 64, 3000
     print(
         f"\nMulti-level weighted OFUL on the paper's workload (d = K = 20, {trials} trials, {rounds} rounds, medians)"
     )
-    print("scale   flipped rounds   µs/round/trial   OFUL µs   ratio")
-    for scale in (0.1, 0.01, 0.003, 0.001):
-        for lies in (0, 450):
-            ours = paper_workload(
-                lambda scale=scale, **kw: robandit.MultiLevelWeightedOFUL(horizon=10_000, radius_scale=scale, **kw),
-                lies,
-                trials,
-                rounds,
-            )
-            oful = paper_workload(lambda **kw: robandit.OFUL(radius_scale=0.4, **kw), lies, trials, rounds)
-            print(f"{scale:5} {lies:16d} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
+    print("scale   flipped rounds   kernel   µs/round/trial   OFUL µs   ratio")
+    for scale, lies, kernel in product((0.1, 0.01, 0.003, 0.001), (0, 450), kernels):
+        multi = partial(robandit.MultiLevelWeightedOFUL, horizon=10_000, radius_scale=scale)
+        ours = paper_workload(using(kernel, multi), lies, trials, rounds)
+        oful = paper_workload(using(kernel, partial(robandit.OFUL, radius_scale=0.4)), lies, trials, rounds)
+        print(f"{scale:5} {lies:16d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
 
 
-def default_policy() -> None:
+def default_policy(kernels: Sequence[str]) -> None:
     """Print what `recommend` recommends without knowing anything, beside OFUL."""
     choice = robandit.recommend(dim=20, horizon=10_000, noise_range=NOISE)
     make = partial(choice.policy, **{name: value for name, value in choice.settings.items() if name != "dim"})
     print("\nThe default policy beside OFUL (d = K = 20)")
-    print("trials   µs/round/trial   OFUL µs   ratio")
-    for trials in (1, 64):
-        ours = compare(make, 20, 20, trials)[0]
-        oful = compare(robandit.OFUL, 20, 20, trials)[0]
-        print(f"{trials:6d} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
+    print("trials   kernel   µs/round/trial   OFUL µs   ratio")
+    for trials, kernel in product((1, 64), kernels):
+        ours = compare(using(kernel, make), 20, 20, trials)[0]
+        oful = compare(using(kernel, robandit.OFUL), 20, 20, trials)[0]
+        print(f"{trials:6d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
 
 
-def propensities() -> None:
+def propensities(kernels: Sequence[str]) -> None:
     """Print how long Multi-level's exact propensities take for one trial, after 400 rounds."""
-    print("\nMulti-level's exact propensities, one trial (d = K = 20)\nscale       ms")
-    rng = np.random.default_rng(0)
-    actions = rng.uniform(-1.0, 1.0, (20, 20)) / 20**0.5
-    for scale in (0.1, 0.01, 0.001):
-        policy = robandit.MultiLevelWeightedOFUL(dim=20, noise_range=NOISE, horizon=10_000, radius_scale=scale, seed=1)
+    print("\nMulti-level's exact propensities, one trial (d = K = 20)\nscale   kernel       ms")
+    for scale, kernel in product((0.1, 0.01, 0.001), kernels):
+        rng = np.random.default_rng(0)
+        actions = rng.uniform(-1.0, 1.0, (20, 20)) / 20**0.5
+        make = partial(robandit.MultiLevelWeightedOFUL, dim=20, noise_range=NOISE, horizon=10_000, seed=1)
+        policy = using(kernel, make)(radius_scale=scale)
         for _ in range(400):
             decision = policy.choose(actions, sigma=0.02)
             policy.update(decision, float(decision.action.sum() / 20**0.5 + 0.02 * rng.normal()))
         best = min(_seconds(partial(policy.propensities, actions)) for _ in range(100))
-        print(f"{scale:5} {1e3 * best:8.2f}", flush=True)
+        print(f"{scale:5}   {kernel:6s} {1e3 * best:8.2f}", flush=True)
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=KERNELS, help="default: all")
+    kernels = parser.parse_args().kernels
     with threadpool_limits(1):
-        sizes()
-        multi_level()
-        default_policy()
-        propensities()
+        sizes(kernels)
+        multi_level(kernels)
+        default_policy(kernels)
+        propensities(kernels)
 
 
 if __name__ == "__main__":

@@ -105,9 +105,9 @@ def play(policy: str, rounds: int, flipped: int = FLIPPED, seed: int = 0) -> flo
 def seconds_per_round(policy_name: str, rounds: int) -> float:
     """Seconds per round of one trial, from the first round on. The caller limits BLAS to one thread."""
     play(policy_name, 2)  # the first calls of NumPy load modules
-    start = time.perf_counter()
+    start = time.process_time()
     play(policy_name, rounds)
-    return (time.perf_counter() - start) / rounds
+    return (time.process_time() - start) / rounds
 
 
 def main() -> None:

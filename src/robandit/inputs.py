@@ -125,7 +125,7 @@ def read_rewards(reward: ArrayLike, keep: Bools | None, *, batch: int, single: b
     if array.shape != (() if single else (batch,)):
         raise ValueError(f"reward must have shape {() if single else (batch,)}, got {array.shape}")
     rewards = array.reshape(batch) if keep is None else np.where(keep, array, 0.0)
-    if not np.isfinite(rewards).all():
+    if not (rewards.dot(rewards) < np.inf or np.isfinite(rewards).all()):  # a product is the faster question
         raise ValueError(f"reward must be finite, got {first_bad(rewards, np.isfinite(rewards))}")
     return rewards
 

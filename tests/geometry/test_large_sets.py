@@ -59,6 +59,22 @@ def test_bounds_hold_and_are_tight_after_many_updates(count: int, dim: int) -> N
     assert (bounds <= exact + 2e-11 * dim * start).all()
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-6, 1.0, 1e30, 1e60])
+@pytest.mark.parametrize("spread", [0.0, 4.0])
+def test_bounds_in_single_precision_hold_and_are_tight(size: float, spread: float) -> None:
+    """Also where single precision can't hold the directions, or widths are far smaller than the root."""
+    rng = np.random.default_rng(11)
+    directions = size * rng.normal(size=(500, 80))
+    root = rng.normal(size=(80, 80)) * 10.0 ** -rng.uniform(0.0, spread, 80)
+    directions[0] = size * np.linalg.solve(root.T, rng.normal(size=80))  # what S makes much shorter
+    along = directions.astype(np.longdouble) @ root.astype(np.longdouble)
+    exact = np.sqrt((along * along).sum(axis=1)).astype(float)
+    found = np.sqrt(WidthBounds().of(directions[None].copy(), root[None])[0])
+    assert (found >= exact).all()
+    scale = (np.linalg.norm(directions, axis=1) + 1e-11) * (1.0 + np.linalg.norm(root))
+    assert (found <= exact + 1e-4 * scale).all()
+
+
 def test_bounds_are_computed_again_before_rounding_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robandit.geometry.large_sets._LIFE", 5)
     ridge, directions, rng = played(400, 20, 1, seed=2)

@@ -39,10 +39,13 @@ def leading(directions, along, center, radius, tie, index, best):
         offered = directions[b if len(directions) > 1 else 0]
         top, second, half_width = -inf, -inf, 0.0
         for k in range(count):
-            width = radius[b] * sqrt(_dot(along[b, k], along[b, k]))
-            value = _dot(offered[k], center[b]) + width
+            square, mean = 0.0, 0.0
+            for j in range(along.shape[2]):  # both sums in one loop
+                square += along[b, k, j] * along[b, k, j]
+                mean += offered[k, j] * center[b, j]
+            value = mean + radius[b] * sqrt(square)
             if value > top:
-                top, second, half_width, index[b] = value, top, width, k
+                top, second, half_width, index[b] = value, top, value - mean, k
             elif value > second:
                 second = value
         best[b] = top

@@ -16,7 +16,7 @@ TIE = 1e-12
 """Values that differ by less, relative to their size and the set's half-width, count as equal: it is rounding."""
 
 
-_WORTH_BOUNDS = 16  # features from which on the compiled kernel, too, gains by `large_sets`
+_WORTH_BOUNDS = 64  # features from which on the compiled kernel, too, gains by `large_sets`
 
 
 class Support(NamedTuple):

@@ -179,7 +179,8 @@ def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: boo
     if isinstance(sigma, float) and 0.0 <= sigma < np.inf:
         return np.array([sigma]) if single else np.full(batch, sigma)  # the common case, at once
     array = as_floats("sigma", sigma)
-    if not (array.min(initial=0.0) >= 0.0 and array.max(initial=0.0) < np.inf):
+    # Places are found faster than extremes, and those of NaN first.
+    if array.size and not (array.item(array.argmin()) >= 0.0 and array.item(array.argmax()) < np.inf):
         raise ValueError(f"sigma must be finite and >= 0, got {first_bad(array, array >= 0.0)}")
     per_action = array.ndim == 2 or (single and array.ndim == 1)
     shape = (batch, actions) if per_action and actions is not None else (batch,)

@@ -199,9 +199,9 @@ class Sceptic(Policy[ScepticStatistics]):
 
     def learn(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints) -> None:
         seen = weights > 0.0
-        unknown = weights <= self.noise_range**-2.0  # σ ≥ R says nothing
+        unknown = self._undeclared(weights)
         # What to multiply σ by: at least 1, in case it was understated; less only where it was not declared.
-        stretch = np.maximum(self.stats.noise / _MEDIAN, np.where(unknown, _SHARP, 1.0))
+        stretch = np.maximum(self.stats.noise / _MEDIAN, 1.0 if unknown is None else np.where(unknown, _SHARP, 1.0))
         spread = stretch / np.sqrt(np.maximum(weights, TINY))  # σ, as it seems to be
         along = self.stats.model.sharp.along(actions)
         widths = np.sqrt(np.vecdot(along, along))
@@ -215,12 +215,14 @@ class Sceptic(Policy[ScepticStatistics]):
         blunt = (_WIDER * (1.0 + (self.few - 1.0) * plain) * spread) ** -2.0
         self.stats.model.learn(actions, rewards, sharp * believed, blunt * seen, along)
         self._audit(rewards, spread, seen, seen & ~believed)
-        enough = np.maximum(max(_FEWEST, self.dim), _SHARE * (self.stats.model.trust - _FIRST))
-        over = seen & (self.stats.model.doubt >= enough)
-        if over.any():
-            self._restart(np.flatnonzero(over))
+        fewest = max(_FEWEST, self.dim)
+        if np.count_nonzero(self.stats.model.doubt >= fewest):
+            enough = np.maximum(fewest, _SHARE * (self.stats.model.trust - _FIRST))
+            self._restart(np.flatnonzero(seen & (self.stats.model.doubt >= enough)))
 
     def _restart(self, over: Index) -> None:
+        if not over.size:
+            return
         self.stats.model.reset(over)
         self.stats.left[over] = 0
         self.stats.restarts[over] += 1
@@ -232,15 +234,23 @@ class Sceptic(Policy[ScepticStatistics]):
         bound = _LEVERAGE * self.action_bound * self.parameter_bound
         return np.maximum(np.minimum(1.0, bound / np.maximum(widths, TINY)), plain)
 
-    def _measure(self, size: Floats, believed: Bools, unknown: Bools) -> None:
+    def _undeclared(self, weights: Floats) -> Bools | None:
+        """Where σ is at least R, which says nothing, (B,); None if it is less everywhere."""
+        unknown = weights <= self.noise_range**-2.0
+        return unknown if np.count_nonzero(unknown) else None
+
+    def _measure(self, size: Floats, believed: Bools, unknown: Bools | None) -> None:
         """Follow the median of |z|: it takes lies in every second round that is believed to mislead it.
 
         ``size`` is |z| in units of the declared σ.
         """
         noise = self.stats.noise
-        haste = np.maximum(_PACE, _HASTE / (1.0 + self.stats.model.trust / _SETTLED))
-        moved = noise * np.exp(np.where(unknown, haste, _PACE) * ((size > noise) - 0.5))
-        least = np.where(unknown, _SHARP, 0.5) * _MEDIAN
+        pace: Floats | float = _PACE
+        least: Floats | float = 0.5 * _MEDIAN
+        if unknown is not None:
+            haste = np.maximum(_PACE, _HASTE / (1.0 + self.stats.model.trust / _SETTLED))
+            pace, least = np.where(unknown, haste, _PACE), np.where(unknown, _SHARP, 0.5) * _MEDIAN
+        moved = noise * np.exp(pace * ((size > noise) - 0.5))
         np.copyto(noise, np.minimum(np.maximum(moved, least), _UNDERSTATED * _MEDIAN), where=believed)
 
     # Audits.
@@ -248,16 +258,18 @@ class Sceptic(Policy[ScepticStatistics]):
     def _audit(self, rewards: Floats, spread: Floats, seen: Bools, contradicted: Bools) -> None:
         """Go on with audits, end those that are over, and begin those that are due."""
         stats, now = self.stats, self.t
-        if contradicted.any():
+        if np.count_nonzero(contradicted):
             stats.contradictions += contradicted
             first = contradicted & (stats.next == _LATER)
             stats.next[first] = now[first] + _AUDIT
-        running = seen & (stats.left > 0)
-        np.add(stats.earned, _PACE * (rewards - stats.earned), out=stats.earned, where=seen & ~running)
-        if running.any():
+        running = seen & (stats.left > 0) if np.count_nonzero(stats.left) else None
+        calm = seen if running is None else seen & ~running
+        np.add(stats.earned, _PACE * (rewards - stats.earned), out=stats.earned, where=calm)
+        if running is not None:
             self._go_on(rewards, spread, running)
-        due = seen & (now >= stats.next) & (stats.left == 0)
-        if due.any():
+        due = now >= stats.next
+        if np.count_nonzero(due):
+            due &= seen & (stats.left == 0)
             quiet = (stats.model.doubt <= _QUIET) & (stats.model.diversity(self.blunt_lam) < _DIVERSE)
             self._begin_audit(np.flatnonzero(due & quiet), now)
 
