@@ -29,7 +29,7 @@ from test_html import BROWSER, HARNESS, Tree, browse, pictures  # noqa: E402
 from robandit import CorruptionMonitor, cli  # noqa: E402
 from robandit.errors import ConfigError  # noqa: E402
 from robandit.features.scaling import Scaling  # noqa: E402
-from robandit.logs.audit import Audit, AuditSettings, audit  # noqa: E402
+from robandit.logs.audit import Audit, AuditSettings, audit, auditing  # noqa: E402
 from robandit.logs.audit.cells import LARGEST, floats, moments, number, texts  # noqa: E402
 from robandit.logs.audit.page import build, drawable  # noqa: E402
 from robandit.logs.audit.settings import LEARNED  # noqa: E402
@@ -528,6 +528,25 @@ def test_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
     log = feedback(100)
     log["reward"][3], log["x0"][4] = LARGEST, -LARGEST
     audit(save(tmp_path / "log.csv", log), SETTINGS, source="source")
+
+
+def test_nobody_is_named_who_does_not_stand_out(
+    columns: dict[str, list[Any]], found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found.certificate.suspect is not None
+    asked: list[int] = []
+
+    def never(_: object, source: int) -> bool:
+        asked.append(source)
+        return False
+
+    monkeypatch.setattr(auditing, "stands_out", never)
+    settings = replace(SETTINGS, misspecification=0.0)
+    again = audit(save(tmp_path / "log.parquet", columns), settings, source="source", time="at")
+    labels = list(dict.fromkeys(columns["source"]))
+    assert [labels[place] for place in asked] == [found.certificate.suspect]
+    assert again.certificate == replace(found.certificate, suspect=None)
+    assert found.certificate.suspect not in again.sentence and not any(one.placed for one in again.sources)
 
 
 # The page and the command

@@ -15,6 +15,7 @@ from test_monitor import flips, watching
 
 from robandit import CorruptionMonitor, joint_certificate
 from robandit.service.learner import Learner
+from robandit.service.looker import look
 from robandit.wire.types import BanditSettings
 
 
@@ -169,6 +170,20 @@ def test_rewards_beyond_the_bounds_of_the_policy_are_no_fraud() -> None:
     for _ in range(50):
         learner.monitor.observe(rng.uniform(0.5, 0.7, 2), float(rng.uniform(40.0, 50.0)))
     assert learner.monitor.certificate().lower_bound == 0.0
+
+
+@pytest.mark.parametrize("policy", ["oful", "sceptic"])
+def test_the_service_calls_no_honest_rewards_fraud_whatever_the_bounds_of_its_policy(policy: str) -> None:
+    rng, mu = np.random.default_rng(8), np.array([3.0, 2.0, 44.0])  # honest rewards from 40 to 50, mean_bound 1
+    learner = Learner(BanditSettings(dim=3, policy=policy, noise_range=10.0, sources=3), seed=1)
+    for t in range(600):
+        action = np.array([*rng.uniform(-0.5, 0.5, 2), 1.0])
+        reward = float(np.clip(action @ mu + rng.uniform(-1.0, 3.0), 40.0, 50.0))
+        learner.monitor.observe(action, reward, source=f"s{t % 3}")
+        if t in (20, 100, 599):
+            found = look(learner.monitor.state())
+            assert found is not None
+            assert (found.lower_bound, found.altered, found.beyond, found.suspect) == (0.0, 0, 0, None)
 
 
 def test_rewards_that_were_once_in_single_precision_are_within_their_range() -> None:

@@ -13,7 +13,8 @@ from robandit import CorruptionMonitor
 from robandit.monitor.single_rounds import Rounds, prove_by_rounds
 
 ZETA = 0.1
-WORLDS = ["linear", "sources", "signs", "halves", "days", "clicks"]
+WORLDS = ["linear", "sources", "signs", "halves", "days", "clicks", "constant", "constant clicks"]
+CLICKS = ("clicks", "constant clicks")
 
 
 def worlds(kind: str, rng: np.random.Generator, trials: int, t: int, rounds: int) -> tuple[Array, Array, str]:
@@ -21,15 +22,18 @@ def worlds(kind: str, rng: np.random.Generator, trials: int, t: int, rounds: int
     dim, source = 2, "a" if rng.random() < 0.5 else "b"
     axis = rng.integers(0, dim, trials)
     actions = np.eye(dim)[axis] * rng.choice([-1.0, 1.0], trials)[:, None]
-    if kind == "clicks":
+    if kind in CLICKS:
         actions = np.abs(actions)
+    if "constant" in kind:  # a column that stands out
+        actions[:, 1] = 1.0
+    if kind in CLICKS:
         clicked = rng.random(trials) < np.where(axis == 0, 0.05, 0.02)
         return actions, clicked.astype(float), source
     if kind == "sources":
         actions = np.abs(actions)
     way = actions.sum(axis=1)  # what bends all sums the same way
     side = {"linear": 0.0, "halves": 1.0 if 2 * t < rounds else -1.0, "days": float(np.sign(np.sin(t / 20.0)))}
-    if kind == "sources":
+    if kind in ("sources", "constant"):
         bias = np.full(trials, 1.0 if source == "a" else -1.0)  # +ζ in one source, −ζ in the other
     elif kind == "signs":
         bias = way if source == "a" else -way
@@ -43,7 +47,7 @@ def accused(kind: str, trials: int, rounds: int, delta: float, **settings: Any) 
     """Whether each of many clean streams was ever accused."""
     rng = np.random.default_rng([WORLDS.index(kind), trials, rounds])
     known: dict[str, Any] = {"noise": 0.05, "misspecification": 0.0 if kind == "linear" else ZETA}
-    if kind == "clicks":
+    if kind in CLICKS:
         known = {"reward_range": (0.0, 1.0), "highest_mean": 0.05}
     monitor = CorruptionMonitor(dim=2, trials=trials, sources=2, delta=delta, **known | settings)
     looks, wrong = {int(t) for t in np.geomspace(20, rounds, 8)}, np.zeros(trials, bool)
@@ -71,17 +75,17 @@ def test_clean_streams_are_seldom_accused(kind: str) -> None:
 @pytest.mark.parametrize("delta", [0.05, 0.5])
 @pytest.mark.parametrize("kind", WORLDS)
 def test_thousands_of_clean_streams_are_seldom_accused(kind: str, delta: float) -> None:
-    wrong = accused(kind, 2000, 2000 if kind == "clicks" else 600, delta)
+    wrong = accused(kind, 2000, 2000 if kind in CLICKS else 600, delta)
     print(f"{kind}, delta {delta}: {np.count_nonzero(wrong)} of {len(wrong)}")
     assert at_least(wrong) <= delta
 
 
-@pytest.mark.parametrize("kind", ["sources", "signs", "halves", "days"])
+@pytest.mark.parametrize("kind", ["sources", "signs", "halves", "days", "constant"])
 def test_a_tolerance_that_is_too_small_is_caught(kind: str) -> None:
     assert at_least(accused(kind, 100, 400, 0.05, misspecification=0.4 * ZETA)) > 0.5
 
 
-@pytest.mark.parametrize("kind", ["linear", "clicks"])
+@pytest.mark.parametrize("kind", ["linear", "clicks", "constant clicks"])
 def test_a_radius_that_is_too_small_is_caught(kind: str) -> None:
     assert at_least(accused(kind, 100, 400, 0.05, radius_scale=0.25)) > 0.05
 

@@ -125,7 +125,7 @@ class Spectra:
         if self._stretch is not None:
             spread = np.minimum(spread, self._longest(1.0, _BLUNT))
             reach = np.sqrt(self._stretch.peak**2 + (self._stretch.rest / _BLUNT) ** 2)
-        longest = np.maximum(reach / self._unit[:, None], TINY)
+        longest = np.where(reach > 0.0, reach / self._unit[:, None], 1.0)  # an empty group has no length
         for step, gain in steps.items():
             power = np.floor(np.log2(step / longest))[..., None]  # of the radius to which the mixture is cut off
             room = 0.5 * 2.0**power / (spread * gain * self._unit[:, None, None] * rare.width)

@@ -18,6 +18,7 @@ from robandit.features.scaling import Scaling
 from robandit.logs.audit.collinear import check_independent
 from robandit.logs.audit.feedback import Columns
 from robandit.logs.audit.linearity import LEAST, Linearity, measure
+from robandit.logs.audit.placebo import read_labelled, stands_out
 from robandit.logs.audit.settings import ALONE, AuditSettings
 from robandit.logs.audit.stored import StoredRounds
 from robandit.logs.audit.tables import CHUNK, BadRows
@@ -155,6 +156,8 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
     certificate = run.finish()
     if origin != DECLARED:  # averages, which bound no single mean: docs/monitor.md
         certificate = replace(certificate, estimated=True, suspect=None)
+    elif certificate.suspect is not None and not _stands_out(log, settings, features, certificate.suspect):
+        certificate = replace(certificate, suspect=None)
     by_rounds = _by_rounds(settings, log, features, tolerance)
     return Audit(
         path=log.path,
@@ -173,6 +176,13 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
         sources=_sources(log, settings.sources, certificate.sources if certificate.suspect else ()),
         bad=log.bad,
     )
+
+
+def _stands_out(log: WholeLog, settings: AuditSettings, features: Scaling, suspect: str) -> bool:
+    """Whether a source may be named: it stands out more than with labels drawn at random."""
+    known = [*log.rounds.labels[: settings.sources], OTHERS]
+    rounds = read_labelled(log.rounds, features, settings.clip, first=log.learned, sources=settings.sources)
+    return stands_out(rounds, known.index(suspect))
 
 
 def _check_given(settings: AuditSettings, reference: Path | None, sigma: str | None) -> None:
