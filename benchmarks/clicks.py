@@ -167,12 +167,13 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--develop", action="store_true", help="the worlds on which constants are chosen")
     which.add_argument("--ablate", action="store_true", help="other constants, in the same worlds")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each world (default: %(default)s)")
     options = parser.parse_args()
     with threadpool_limits(1):
         if options.ablate:
-            ablate(DEVELOPED)
+            ablate(DEVELOPED, options.trials)
         else:
-            judge(DEVELOPED if options.develop else JUDGED)
+            judge(DEVELOPED if options.develop else JUDGED, options.trials)
 
 
 if __name__ == "__main__":
