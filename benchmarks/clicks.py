@@ -30,6 +30,8 @@ CATALOGUE = 500
 """The number of products from which fresh sets are drawn. Alternating sets are two by turns, and a fixed set is one."""
 RATES, APART = (0.02, 0.40), 0.10
 """Where the lowest and the highest rate of a trial's products are drawn from, and how far apart they are at least."""
+LIES = 100
+"""With how many lies the constants are tried as well."""
 NOISE = 0.5
 """The R that the rivals are told: clicks are ½-sub-Gaussian."""
 
@@ -86,14 +88,17 @@ class Products:
             yield places, self._rng.random(trials)
 
 
-def regret(cell: Cell, policy: robandit.Policy, trials: int = TRIALS) -> Floats:
-    """The regret of a policy in every trial, (B,). All policies have the same products and the same luck."""
+def regret(cell: Cell, policy: robandit.Policy, trials: int = TRIALS, lies: int = 0) -> Floats:
+    """The regret of a policy in every trial, (B,). All policies have the same products and the same luck.
+
+    In the first rounds, as many as there are ``lies``, a click is reported as none, and none as a click.
+    """
     products, rows, lost = Products(cell, trials), np.arange(trials)[:, None], np.zeros(trials)
-    for places, luck in products.rounds():
+    for t, (places, luck) in enumerate(products.rounds()):
         decision = policy.choose(products.actions[rows, places])
         rates = products.rates[rows, places]
         rate = rates[rows[:, 0], decision.index]
-        policy.update(decision, (luck < rate).astype(float))
+        policy.update(decision, ((luck < rate) == (t >= lies)).astype(float))
         lost += rates.max(axis=1) - rate
     return lost
 
@@ -140,16 +145,20 @@ ABLATIONS: dict[str, dict[str, float]] = {
 
 
 def ablate(cells: list[Cell], trials: int = TRIALS) -> None:
-    """Print what other constants lose, beside the best rival of every cell."""
+    """Print what other constants lose: beside the best rival of every cell and, with lies, beside our own."""
     best = [min(rivals(cell, trials).values(), key=np.mean) for cell in cells]
-    print("| | fresh | alternating | fixed | all | worst cell |\n|---|---|---|---|---|---|")
+    fooled: list[Floats] = []
+    print("| | fresh | alternating | fixed | all | worst world | with lies |\n|---|---|---|---|---|---|---|")
     for name, others in ABLATIONS.items():
         ours = [regret(cell, recommended(cell, trials, **others), trials) for cell in cells]
+        lied = [regret(cell, recommended(cell, trials, **others), trials, lies=LIES) for cell in cells]
+        fooled = fooled or lied
         pairs = list(zip(ours, best, strict=True))
         kinds = [[pair for pair, cell in zip(pairs, cells, strict=True) if cell.sets == kind] for kind in SETS]
         worst = max(geometric_ratio([pair]).value for pair in pairs)
-        numbers = [f"{geometric_ratio(kind).value:.2f}" for kind in (*kinds, pairs)]
-        print(f"| {name} | {' | '.join(numbers)} | {worst:.2f} |", flush=True)
+        found = [geometric_ratio(kind).value for kind in (*kinds, pairs)]
+        found += [worst, geometric_ratio(list(zip(lied, fooled, strict=True))).value]
+        print(f"| {name} | {' | '.join(f'{number:.2f}' for number in found)} |", flush=True)
 
 
 def main() -> None:
@@ -158,12 +167,13 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--develop", action="store_true", help="the worlds on which constants are chosen")
     which.add_argument("--ablate", action="store_true", help="other constants, in the same worlds")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each world (default: %(default)s)")
     options = parser.parse_args()
     with threadpool_limits(1):
         if options.ablate:
-            ablate(DEVELOPED)
+            ablate(DEVELOPED, options.trials)
         else:
-            judge(DEVELOPED if options.develop else JUDGED)
+            judge(DEVELOPED if options.develop else JUDGED, options.trials)
 
 
 if __name__ == "__main__":

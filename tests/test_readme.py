@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robandit import Bandit
+
 README = Path(__file__).parents[1] / "README.md"
-SEEDS = range(20)
+SEEDS = range(8)
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +27,8 @@ def example() -> dict[str, Any]:
 
 def test_the_example_learns(example: dict[str, Any]) -> None:
     """Its regret is at most a third of uniform play's, with each of the seeds."""
-    play, choice = example["play"], example["choice"]
-    regret, uniform = np.transpose([play(choice.make(seed=seed), seed=seed) for seed in SEEDS])
+    play, features = example["play"], example["features"]
+    regret, uniform = np.transpose([play(Bandit(features=features, seed=seed), seed=seed) for seed in SEEDS])
     ratio = regret / uniform
     means = f"regret {regret.mean():.1f}, uniform play {uniform.mean():.1f}"
     print(f"\n{means}; their ratio {ratio.mean():.3f}, at worst {ratio.max():.3f}")

@@ -225,3 +225,47 @@ def test_decisions_that_wait_too_long_are_forgotten() -> None:
     assert bandit.pending == [pick.decision_id for pick in picks[2:]]
     with pytest.raises(ValueError, match="one of 2 that were forgotten, since more than max_pending=3 waited"):
         bandit.learn(picks[0], 1)
+
+
+# The policy.
+
+
+def test_a_policy_of_one_s_own() -> None:
+    features = schema()
+    made = OFUL(dim=features.dim, noise_range=1.0, radius_scale=0.2, seed=9)
+    assert Bandit(features=features, policy=made).policy is made
+    choice = robandit.recommend(dim=features.dim, horizon=50, rewards="clicks")
+    bandit = Bandit(features=features, policy=choice, seed=4, exploration=0.1)
+    assert bandit.policy.exploration == 0.1 and bandit.policy.seed == 4 and bandit.reason == choice.reason
+    with pytest.raises(
+        ValueError, match="exploration=0.1 is a setting of the policy, which you have made: pass it there"
+    ):
+        Bandit(features=features, policy=made, exploration=0.1)
+    with pytest.raises(ValueError, match="policy has action_bound=0.5, and vectors are up to 1 long"):
+        Bandit(features=features, policy=OFUL(dim=features.dim, noise_range=1.0, action_bound=0.5))
+    with pytest.raises(ValueError, match="policy is for 3 features, and these are 6"):
+        Bandit(features=features, policy=robandit.recommend(dim=3, horizon=50, rewards="clicks"))
+    with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
+        Bandit(features=features, policy=7)
+
+
+def test_the_recommendation_is_told_how_long_vectors_are() -> None:
+    features, rng = schema(), np.random.default_rng(0)
+    told = Bandit(features=features, seed=1).policy.lam
+    slow = np.mean([np.sum(features.encode(products(rng, 5)) ** 2) / 5 for _ in range(400)])
+    assert told == pytest.approx(2.0 * slow, rel=0.05)
+    assert Bandit(features=schema(action_bound=3.0), seed=1).policy.lam == pytest.approx(9.0 * told)
+
+
+def test_ids_that_make_no_sense() -> None:
+    bandit = Bandit(features=Features(action={"price": (0, 9)}), seed=1)
+    for ids, sentence in (
+        ([float("nan"), 1], "candidate 0 has no id, got nan"),
+        ([1, pd.NA], "candidate 1 has no id, got <NA>"),
+        (["a", ["b"]], r"candidate 1: an id must be text or a number, got \['b'\]"),
+        (["a", ""], "candidate 1 has no id, got ''"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            bandit.choose([{"id": id_, "price": 1} for id_ in ids])
+    with pytest.raises(ValueError, match="a candidate has no column 'id'|candidate 1 has no 'id'"):
+        bandit.choose([{"id": 1, "price": 1}, {"price": 2}])

@@ -15,10 +15,11 @@ import pytest
 import robandit
 from robandit.errors import ConfigError
 from robandit.lab.attacks import ATTACKS
-from robandit.lab.catalogue import describe, find
+from robandit.lab.catalogue import find
 from robandit.lab.environments import ENVIRONMENTS
 from robandit.lab.plan import Run
 from robandit.policies import POLICIES
+from robandit.policies.settings import describe
 
 
 def test_a_configuration_becomes_every_combination() -> None:

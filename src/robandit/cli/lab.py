@@ -180,8 +180,8 @@ def _list(kind: str, options: Namespace) -> None:
 
 def _describe(kind: str, found: Any) -> None:
     """Print what a class does, and its settings."""
-    from robandit.lab.catalogue import describe
     from robandit.lab.plan import SET_BY_THE_RUN
+    from robandit.policies.settings import describe
 
     print(f"{inspect.getdoc(found)}\n\nSettings:")
     for setting in describe(found):

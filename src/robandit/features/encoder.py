@@ -88,6 +88,8 @@ class Encoder:
         """The vectors, if the candidates are dicts that hold nothing unusual."""
         if type(candidates) is not list or not candidates or type(candidates[0]) is not dict or not self._plans:
             return None
+        if context is not None and not isinstance(context, dict):
+            return None
         work = np.zeros((len(candidates), len(self.layout.work_names)))
         try:
             for place, plan in self._plans:

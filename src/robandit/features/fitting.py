@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from robandit.arrays import Floats
 from robandit.errors import nearest
 from robandit.features.cells import MISSING, is_missing, number
 from robandit.features.columns import (
@@ -107,6 +108,9 @@ def _unfit(table: ColumnTable, name: str, kinds: Mapping[str, Any]) -> str:
     words = name.lower().replace("-", "_").split("_")
     if words[-1] in _NAMES:
         return "its name is that of an id or a time"
+    values = _plain_numbers(table, name)
+    if values is not None:
+        return "" if np.isnan(values).any() or values.min() < values.max() else "it is the same in all rows"
     cells = [cell for cell in listed(table.get(name, optional=True)) if not is_missing(cell)]
     if any(isinstance(cell, date | list | dict | tuple) for cell in cells[:1]):
         return f"it holds values such as {cells[0]!r:.60}"
@@ -123,6 +127,9 @@ def _column(table: ColumnTable, name: str, kinds: Mapping[str, Any]) -> Column:
     given = kinds.get(name)
     if isinstance(given, Column):
         return given
+    values = _plain_numbers(table, name)
+    if values is not None and given is None:
+        return _numeric(name, values)
     cells = listed(table.get(name, optional=True))
     kind = _kind([cell for cell in cells if not is_missing(cell)]) if given is None else read_kind(name, given)
     if kind == "hashed":
@@ -132,10 +139,22 @@ def _column(table: ColumnTable, name: str, kinds: Mapping[str, Any]) -> Column:
     gone = any(map(is_missing, cells))
     if kind == "boolean":
         return Boolean(name, missing=gone)
-    values = table.numbers(name, optional=True)
+    return _numeric(name, table.numbers(name, optional=True))
+
+
+def _plain_numbers(table: ColumnTable, name: str) -> Floats | None:
+    """A column that is an array of numbers already, which needs no look at each cell."""
+    found = table.get(name, optional=True)
+    if not isinstance(found, np.ndarray) or isinstance(found, np.ma.MaskedArray) or found.dtype.kind not in "fiu":
+        return None
+    return table.numbers(name) if found.size else None
+
+
+def _numeric(name: str, values: Floats) -> Numeric:
+    """A column of numbers with the centre and the scale of these values, NaN where they are missing."""
     if np.nanmax(np.abs(values), initial=0.0) > _LARGEST:
         raise ValueError(f"{name} must lie within ±{_LARGEST:g} to have a scale, got {np.nanmax(np.abs(values)):g}")
-    moments = Moments().add(values)
+    moments, gone = Moments().add(values), bool(np.isnan(values).any())
     return Numeric(name, centre=moments.mean, scale=moments.scale(PEAK), missing=gone)
 
 

@@ -138,6 +138,10 @@ def _array(cells: Any) -> Any:
     """The cells of a column as a list or an array."""
     if isinstance(cells, list | np.ndarray):
         return cells
+    if hasattr(
+        getattr(cells, "type", None), "index_type"
+    ):  # Arrow's dictionaries, whose to_numpy puts labels into gaps
+        cells = cells.cast(cells.type.value_type)
     return cells.to_numpy() if hasattr(cells, "to_numpy") else list(cells)
 
 

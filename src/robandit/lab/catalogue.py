@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
-import inspect
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from robandit.errors import ConfigError, nearest
 from robandit.lab.attacks import ATTACKS, Attack
@@ -63,42 +58,6 @@ def canonical(kind: str, name: str | type) -> str | type:
 def short(name: str | type) -> str:
     """The name of a class without its module or file."""
     return name.rpartition(":")[2] if isinstance(name, str) else name.__name__
-
-
-class Parameter(NamedTuple):
-    """A setting of an environment, an attack or a policy."""
-
-    name: str
-    default: Any
-    """The default value, or `dataclasses.MISSING` if the setting must be given."""
-    meaning: str
-
-
-def describe(found: type) -> list[Parameter]:
-    """The settings of a class. Their meaning is the text below each in the source, or the class's ``meanings``.
-
-    >>> [(parameter.name, parameter.default) for parameter in describe(find("attacks", "flip"))]
-    [('budget', None), ('rounds', 90)]
-    """
-    meanings: dict[str, str] = dict(getattr(found, "meanings", {}))
-    for base in reversed(found.__mro__[:-1]):
-        for line, below in pairwise(_body(base)):
-            if (
-                isinstance(line, ast.AnnAssign)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-            ):
-                meanings[ast.unparse(line.target)] = " ".join(str(below.value.value).split())
-    return [Parameter(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
-
-
-def _body(found: type) -> list[ast.stmt]:
-    """The statements in the body of a class; none if its source can't be found."""
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return []
-    return definition.body if isinstance(definition, ast.ClassDef) else []
 
 
 def _squeezed(name: str) -> str:

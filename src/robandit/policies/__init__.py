@@ -17,6 +17,7 @@ from robandit.policies.robust_lin_ts import RobustLinTS
 from robandit.policies.robust_weighted_oful import RobustWeightedOFUL
 from robandit.policies.save import SAVE
 from robandit.policies.sceptic import Sceptic
+from robandit.policies.settings import add_settings
 from robandit.policies.stochastic_corral import StochasticCorral
 from robandit.policies.variance_aware_cw_oful import VarianceAwareCWOFUL
 from robandit.policies.weighted_oful import WeightedOFUL
@@ -42,6 +43,10 @@ POLICIES: dict[str, type[Policy]] = {
     "quorum": Quorum,
 }
 """Every policy by its name."""
+
+add_settings(Policy)
+for _kind in POLICIES.values():
+    add_settings(_kind)
 
 __all__ = [
     "COBE",

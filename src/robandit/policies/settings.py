@@ -1,10 +1,14 @@
-"""The settings that policies share: what each means, and how it is checked when a policy is made."""
+"""The settings that policies share: what each means, how it is checked when a policy is made, and how it is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
-from functools import partial
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from robandit.geometry.kernel import KERNELS, load_kernel
@@ -92,3 +96,55 @@ MEANINGS: dict[str, str] = {name: rule.meaning for name, rule in SETTINGS.items(
     "seed": "The seed of the policy's own draws; (s, 5) makes a single policy equal to trial 5 of a batch with seed s.",
 }
 """What every shared setting means, by name."""
+
+
+# What is shown of the settings of any class that is made from keywords.
+
+
+class Parameter(NamedTuple):
+    """A setting of an environment, an attack or a policy."""
+
+    name: str
+    default: Any
+    """The default value, or `dataclasses.MISSING` if the setting must be given."""
+    meaning: str
+
+
+def describe(found: type) -> list[Parameter]:
+    """The settings of a class. Their meaning is the text below each in the source, or the class's ``meanings``."""
+    meanings: dict[str, str] = dict(getattr(found, "meanings", {}))
+    for base in reversed([base for base in found.__mro__ if "__dataclass_fields__" in vars(base)]):
+        for line, below in pairwise(_body(base)):
+            if (
+                isinstance(line, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                meanings[ast.unparse(line.target)] = " ".join(str(below.value.value).split())
+    return [Parameter(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
+
+
+@cache
+def _body(found: type) -> list[ast.stmt]:
+    """The statements in the body of a class; none if its source can't be found."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    return definition.body if isinstance(definition, ast.ClassDef) else []
+
+
+def add_settings(kind: type) -> None:
+    """Add the settings of a class to its ``__doc__``, which `help` shows.
+
+    The source is read only where a setting has no meaning that all share: that takes a while.
+    """
+    meanings: Mapping[str, str] = getattr(kind, "meanings", {})
+    shared = all(item.name in meanings for item in fields(kind))
+    known = [Parameter(item.name, item.default, meanings[item.name]) for item in fields(kind)] if shared else None
+    shown = [inspect.cleandoc(kind.__doc__ or ""), "", "Settings:"]
+    for setting in known or describe(kind):
+        default = "" if setting.default in (MISSING, None) else f" By default {setting.default!r}."
+        first, *rest = textwrap.wrap(f"{setting.name}: {setting.meaning}{default}", 100, break_on_hyphens=False)
+        shown += [f"    {first}", *(f"        {line}" for line in rest)]
+    kind.__doc__ = "\n".join(shown)
