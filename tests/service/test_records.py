@@ -20,6 +20,7 @@ from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.settling import settled
+from robandit.service.span import spanned
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.worth import worth
 from robandit.wire.events import Decided, Rewarded
@@ -232,6 +233,31 @@ def test_the_truth_lies_within_two_standard_errors(policy: str, most: float, dec
     within = np.mean(np.abs(off) <= 2.0 * np.array(errors))
     size = np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(off)))
     assert within >= 0.9 and 0.8 < size < most, (within, size)
+
+
+def test_the_truth_lies_within_by_name_too() -> None:
+    """Labels and the constant can't be told apart; the shortest of all parameters that say the same can."""
+    features, rng = table.features(), np.random.default_rng(4)
+    ages = np.repeat(np.arange(18, 80), 9)
+    items = [table.ITEMS[f"item{k}"] | {"age": int(age)} for k, age in zip(np.tile(range(9), 62), ages, strict=True)]
+    rates = np.tile([table.rate(f"item{k}") for k in range(9)], 62)
+    truth = features.explain(np.linalg.pinv(features.rows(items), rcond=1e-9) @ rates)
+    off, errors = [], []
+    for seed in range(8):
+        learner = Learner(make(features=SCHEMA, rewards="clicks", policy="oful", exploration=0.5), seed)
+        for t in range(600):
+            vectors = features.encode([table.ITEMS[f"item{k}"] for k in range(9)], {"age": int(rng.integers(18, 80))})
+            names = list(table.ITEMS)
+            made = learner.decide(id=str(t), now=t, actions=names, features=vectors, sigma=None, source=None)
+            learner.apply(made)
+            clicked = float(rng.random() < table.rate(names[made.index]))
+            learner.apply(Rewarded(id=str(t), at=float(t), reward=clicked))
+        for one in worth(learner, spanned(features)).named(features, 0.0):
+            if one.name != "category=(unseen)":  # of which nothing is learnt
+                off.append(one.effect - truth[one.name])
+                errors.append(one.standard_error)
+    sizes = np.abs(off) / np.array(errors)
+    assert np.mean(sizes <= 2.0) >= 0.9 and np.sqrt(np.mean(sizes**2)) > 0.4, sizes
 
 
 def test_the_standard_errors_of_oful_are_the_textbook_s() -> None:
