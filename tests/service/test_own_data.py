@@ -156,7 +156,7 @@ MISTAKES: list[tuple[str, Any, int, str]] = [
         f"{SHOP}/decisions",
         decide({"prize": 3, "category": "a"}),
         422,
-        "there is no column 'price'; did you mean 'prize'?",
+        "an action has no column 'price'; did you mean 'prize'?",
     ),
     (f"{SHOP}/decisions", decide(GOOD, {"category": "a"}), 422, "action 'a1' has no 'price'"),
     (

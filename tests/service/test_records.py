@@ -13,9 +13,10 @@ import pytest
 import table
 from served import check_fold, log_of, working
 
-from robandit.features import Features
+from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
+from robandit.policies.recommend import recommend
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
@@ -51,7 +52,7 @@ def test_a_schema_and_a_file_are_the_same_bandit() -> None:
     assert (by_file.noise_range, by_file.mean_bound, by_file.intercept) == (1.0, 1.0, False)
     assert make(dim=2).intercept and not make(dim=2, intercept=False).intercept
     words = {"action": {"new": "boolean", "item": "text", "shop": 5}, "crosses": [["new", "shop"]], "id": "item"}
-    python = Features(action={"new": bool, "item": str, "shop": 5}, crosses=[("new", "shop")], id="item")
+    python = Features(action={"new": bool, "item": 32, "shop": 5}, crosses=[("new", "shop")], id="item")
     assert make(features=words, rewards="clicks").features == json.loads(python.to_json())
 
 
@@ -60,16 +61,26 @@ def test_a_policy_without_a_scale_gets_a_practical_one(policy: str) -> None:
     """What has a theory so wide that it plays at random for a million rounds is not what the service should run."""
     given = {"policy": policy, "corruption": 5.0} if policy == "robust-weighted-oful" else {"policy": policy}
     settings = make(dim=5, **given)
-    assert policy == "greedy" or (settings.radius_scale is not None and settings.radius_scale < 0.3)
+    own = getattr(POLICIES[policy], "radius_scale", 0.0)  # of a policy that the arena has no scale of
+    assert (settings.radius_scale or own) < 0.3
     assert make(dim=5, radius_scale=1.0, **given).radius_scale == 1.0
     assert Learner(settings, 7).policy.rounds == 0
 
 
-def test_without_a_policy_it_is_the_recommended_one() -> None:
-    settings = make(dim=5)
-    assert settings.policy == "sceptic" and settings.policy_settings == {"insurance": 1.0}
-    policy: Any = Learner(settings, 7).policy
-    assert (policy.insurance, policy.radius_scale) == (1.0, settings.radius_scale)
+@pytest.mark.parametrize(
+    "given", [{"dim": 5, "noise_range": 0.5}, {"dim": 5, "rewards": "clicks"}, {"rewards": [1, 5]}]
+)
+def test_without_a_policy_it_is_the_recommended_one(given: dict[str, Any]) -> None:
+    """As the library's `Bandit` has it."""
+    features = None if "dim" in given else table.features()
+    known = given | ({} if features is None else {"dim": features.dim, "typical_norm": features.typical_norm})
+    wanted = recommend(horizon=1_000_000, **known)
+    settings = make(**given | ({} if features is None else {"features": SCHEMA}))
+    policy = Learner(settings, 7).policy
+    assert type(policy) is wanted.policy
+    assert {name: getattr(policy, name) for name in wanted.settings} == wanted.settings
+    scaled: Any = Learner(make(**given | {"radius_scale": 0.5} | ({} if features is None else {"features": SCHEMA})), 7)
+    assert scaled.policy.radius_scale == 0.5 and getattr(scaled.policy, "radius", None) is None
 
 
 def test_the_uncertainty_of_cw_oful_is_of_a_practical_size() -> None:
@@ -97,6 +108,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"features": {"format": "robandit features"}}, "these features have version None"),
     ({"features": {**json.loads(table.features().to_json()), "sha256": "0"}}, "edited or cut"),
     ({"features": json.loads(Features(action={"price": float}).to_json())}, "must know the scale of 'price'"),
+    (
+        {"features": json.loads(Features(action=[Growing("item")]).to_json())},
+        "must know the labels of 'item' beforehand",
+    ),
     ({"dim": 2, "policy_settings": {"insurence": 1.0}, "policy": "sceptic"}, "did you mean 'insurance'?"),
     ({"dim": 2, "policy_settings": {"trials": 5}}, "trials is none of them"),
     ({"dim": 2, "policy": "sceptik"}, "did you mean 'sceptic'?"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.features import Features
-from robandit.features.columns import Boolean, Categorical, Column, Numeric
+from robandit.features.columns import Boolean, Categorical, Column, Growing, Numeric
 
 LARGEST = 200
 """The most features for which this is worked out: beyond it would take long."""
@@ -44,6 +44,6 @@ def _cells(column: Column, rng: np.random.Generator, rows: int) -> Any:
         if isinstance(column, Boolean):
             values = (values > 0.5).astype(float)
         return np.where(rng.random(rows) < 0.2, np.nan, values) if column.missing else values
-    if isinstance(column, Categorical):
-        return rng.choice([*column.levels, "\N{NULL}"], rows).tolist()
-    return [f"{number}" for number in rng.integers(0, 50 * column.buckets, rows)]
+    listed = () if not isinstance(column, Categorical | Growing) else column.levels
+    others = [] if isinstance(column, Categorical) else [f"{number}" for number in range(50 * len(column.names))]
+    return rng.choice([*listed, "\N{NULL}", *others], rows).tolist()

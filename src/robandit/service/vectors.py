@@ -86,7 +86,7 @@ class Vectors:
 def _named(message: str, actions: list[Action]) -> str:
     """A message of `Features`, which counts candidates, with the ids of the actions."""
     message = re.sub(r"^candidate (\d+)", lambda found: f"action {actions[int(found[1])].id!r}", message)
-    return re.sub(r"^context 0", "context", message)
+    return re.sub(r"^a candidate", "an action", re.sub(r"^context 0", "context", message))
 
 
 def _more(before: Unusual, after: Unusual) -> Unusual | None:
