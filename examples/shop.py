@@ -50,8 +50,8 @@ ATTACK = 0.2
 """Share of the visits that fall into the attack."""
 GROUP = 10
 """Number of visitors who come at the same time."""
-COMMON = {"dim": 5, "noise_range": 1.0, "noise": 0.5, "sources": len(SOURCES)}
-"""Settings of both bandits. A click is within 1 of its mean, and 1/2-sub-Gaussian."""
+COMMON = {"dim": 5, "noise_range": 1.0, "noise": 0.5, "sources": len(SOURCES), "intercept": False}
+"""Settings of both bandits. A click is within 1 of its mean, and 1/2-sub-Gaussian; the features have a constant."""
 SHOWN: dict[str, dict[str, Any]] = {
     "plain": {"policy": "oful", "radius_scale": 0.25},
     "robust": {"policy": "cw-oful", "radius_scale": 0.03},

@@ -186,7 +186,7 @@ def test_a_newcomer_is_told_what_to_do(server: Server, browser: Browser) -> None
     expect(rewards).to_have_text("1")
     expect(page.locator("pre")).to_have_count(0)
     for t in range(5):
-        actions = [{"id": LIE, "features": [1, 0]}]
+        actions = [{"id": LIE, "features": {"price": 20, "colour": LIE}}]
         server.ask("POST", "/v1/bandits/shop/decisions", {"decision_id": str(t), "actions": actions, "source": LIE})
     server.ask("POST", "/v1/bandits/shop/rewards", [{"decision_id": str(t), "reward": 0.5} for t in range(3)])
     expect(rewards).to_have_text("4")

@@ -13,13 +13,15 @@ import pytest
 import table
 from served import check_fold, log_of, working
 
-from robandit.features import Features
+from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
+from robandit.policies.recommend import recommend
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.settling import settled
+from robandit.service.span import spanned
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.worth import worth
 from robandit.wire.events import Decided, Rewarded
@@ -50,7 +52,7 @@ def test_a_schema_and_a_file_are_the_same_bandit() -> None:
     assert (by_file.noise_range, by_file.mean_bound, by_file.intercept) == (1.0, 1.0, False)
     assert make(dim=2).intercept and not make(dim=2, intercept=False).intercept
     words = {"action": {"new": "boolean", "item": "text", "shop": 5}, "crosses": [["new", "shop"]], "id": "item"}
-    python = Features(action={"new": bool, "item": str, "shop": 5}, crosses=[("new", "shop")], id="item")
+    python = Features(action={"new": bool, "item": 32, "shop": 5}, crosses=[("new", "shop")], id="item")
     assert make(features=words, rewards="clicks").features == json.loads(python.to_json())
 
 
@@ -59,16 +61,26 @@ def test_a_policy_without_a_scale_gets_a_practical_one(policy: str) -> None:
     """What has a theory so wide that it plays at random for a million rounds is not what the service should run."""
     given = {"policy": policy, "corruption": 5.0} if policy == "robust-weighted-oful" else {"policy": policy}
     settings = make(dim=5, **given)
-    assert policy == "greedy" or (settings.radius_scale is not None and settings.radius_scale < 0.3)
+    own = getattr(POLICIES[policy], "radius_scale", 0.0)  # of a policy that the arena has no scale of
+    assert (settings.radius_scale or own) < 0.3
     assert make(dim=5, radius_scale=1.0, **given).radius_scale == 1.0
     assert Learner(settings, 7).policy.rounds == 0
 
 
-def test_without_a_policy_it_is_the_recommended_one() -> None:
-    settings = make(dim=5)
-    assert settings.policy == "sceptic" and settings.policy_settings == {"insurance": 1.0}
-    policy: Any = Learner(settings, 7).policy
-    assert (policy.insurance, policy.radius_scale) == (1.0, settings.radius_scale)
+@pytest.mark.parametrize(
+    "given", [{"dim": 5, "noise_range": 0.5}, {"dim": 5, "rewards": "clicks"}, {"rewards": [1, 5]}]
+)
+def test_without_a_policy_it_is_the_recommended_one(given: dict[str, Any]) -> None:
+    """As the library's `Bandit` has it."""
+    features = None if "dim" in given else table.features()
+    known = given | ({} if features is None else {"dim": features.dim, "typical_norm": features.typical_norm})
+    wanted = recommend(horizon=1_000_000, **known)
+    settings = make(**given | ({} if features is None else {"features": SCHEMA}))
+    policy = Learner(settings, 7).policy
+    assert type(policy) is wanted.policy
+    assert {name: getattr(policy, name) for name in wanted.settings} == wanted.settings
+    scaled: Any = Learner(make(**given | {"radius_scale": 0.5} | ({} if features is None else {"features": SCHEMA})), 7)
+    assert scaled.policy.radius_scale == 0.5 and getattr(scaled.policy, "radius", None) is None
 
 
 def test_the_uncertainty_of_cw_oful_is_of_a_practical_size() -> None:
@@ -96,6 +108,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"features": {"format": "robandit features"}}, "these features have version None"),
     ({"features": {**json.loads(table.features().to_json()), "sha256": "0"}}, "edited or cut"),
     ({"features": json.loads(Features(action={"price": float}).to_json())}, "must know the scale of 'price'"),
+    (
+        {"features": json.loads(Features(action=[Growing("item")]).to_json())},
+        "must know the labels of 'item' beforehand",
+    ),
     ({"dim": 2, "policy_settings": {"insurence": 1.0}, "policy": "sceptic"}, "did you mean 'insurance'?"),
     ({"dim": 2, "policy_settings": {"trials": 5}}, "trials is none of them"),
     ({"dim": 2, "policy": "sceptik"}, "did you mean 'sceptic'?"),
@@ -232,6 +248,31 @@ def test_the_truth_lies_within_two_standard_errors(policy: str, most: float, dec
     within = np.mean(np.abs(off) <= 2.0 * np.array(errors))
     size = np.sqrt(np.mean(np.square(errors)) / np.mean(np.square(off)))
     assert within >= 0.9 and 0.8 < size < most, (within, size)
+
+
+def test_the_truth_lies_within_by_name_too() -> None:
+    """Labels and the constant can't be told apart; the shortest of all parameters that say the same can."""
+    features, rng = table.features(), np.random.default_rng(4)
+    ages = np.repeat(np.arange(18, 80), 9)
+    items = [table.ITEMS[f"item{k}"] | {"age": int(age)} for k, age in zip(np.tile(range(9), 62), ages, strict=True)]
+    rates = np.tile([table.rate(f"item{k}") for k in range(9)], 62)
+    truth = features.explain(np.linalg.pinv(features.rows(items), rcond=1e-9) @ rates)
+    off, errors = [], []
+    for seed in range(8):
+        learner = Learner(make(features=SCHEMA, rewards="clicks", policy="oful", exploration=0.5), seed)
+        for t in range(600):
+            vectors = features.encode([table.ITEMS[f"item{k}"] for k in range(9)], {"age": int(rng.integers(18, 80))})
+            names = list(table.ITEMS)
+            made = learner.decide(id=str(t), now=t, actions=names, features=vectors, sigma=None, source=None)
+            learner.apply(made)
+            clicked = float(rng.random() < table.rate(names[made.index]))
+            learner.apply(Rewarded(id=str(t), at=float(t), reward=clicked))
+        for one in worth(learner, spanned(features)).named(features, 0.0):
+            if one.name != "category=(unseen)":  # of which nothing is learnt
+                off.append(one.effect - truth[one.name])
+                errors.append(one.standard_error)
+    sizes = np.abs(off) / np.array(errors)
+    assert np.mean(sizes <= 2.0) >= 0.9 and np.sqrt(np.mean(sizes**2)) > 0.4, sizes
 
 
 def test_the_standard_errors_of_oful_are_the_textbook_s() -> None:

@@ -28,9 +28,11 @@ Serve decisions over HTTP: which of these should I show, and what came of it.
 Every decision and every reward is on the disk before it is answered, and
 counts once.
 
-  curl -X PUT localhost:8000/v1/bandits/shop --json '{"dim": 2}'
+  curl -X PUT localhost:8000/v1/bandits/shop --json '{"rewards": "clicks",
+       "features": {"action": {"price": [0, 50]}}}'
   curl localhost:8000/v1/bandits/shop/decisions --json '{"actions":
-       [{"id": "a", "features": [1, 0]}, {"id": "b", "features": [0, 1]}]}'
+       [{"id": "a", "features": {"price": 9}},
+        {"id": "b", "features": {"price": 7}}]}'
   curl localhost:8000/v1/bandits/shop/rewards \\
        --json '{"decision_id": "…", "reward": 1}'
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from robandit.errors import nearest
 from robandit.features import Features
+from robandit.features.columns import BUCKETS
 
 LARGEST = 1000
 """The most slots that a column, or a cross of two, may take."""
 _ROLES = ("action", "context", "source")
 _SETTINGS = (*_ROLES, "crosses", "id", "intercept", "centre", "action_bound")
-_WORDS = {"boolean": bool, "text": str}
+_WORDS: dict[str, Any] = {"boolean": bool, "text": BUCKETS}
 
 
 def read_features(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,6 +31,11 @@ def read_features(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"features must know the scale of {column['name']!r} beforehand, for a log to fold back exactly: give "
                 "its range, as [0, 50], fit the features on history, or freeze() them"
             )
+        if column["kind"] == "growing" and features.learning:
+            raise ValueError(
+                f"features must know the labels of {column['name']!r} beforehand, for a log to fold back exactly: list "
+                "its levels, say a number of buckets, or freeze() the features"
+            )
     return found
 
 
@@ -38,7 +44,9 @@ def _saved(given: Mapping[str, Any]) -> Features:
     content = given.get("features")
     if isinstance(content, Mapping):
         columns = [one for role in _ROLES for one in content.get(role, ()) if isinstance(one, Mapping)]
-        sizes = {one.get("name"): one.get("buckets") or len(one.get("levels", ())) for one in columns}
+        sizes = {
+            one.get("name"): one.get("buckets") or one.get("slots") or len(one.get("levels", ())) for one in columns
+        }
         _check_size(sizes, content.get("crosses"))
     try:
         return Features.from_json(json.dumps(given))

@@ -121,7 +121,7 @@ class Hub:
         """How a bandit is doing."""
         bandit = self._bandit(name)
         learner = bandit.learner
-        known = worth(learner)
+        known = worth(learner, bandit.vectors.span)
         features, low = bandit.vectors.features, learner.declared.low if learner.declared else 0.0
         return Status(
             name=name,

@@ -10,8 +10,9 @@ import msgspec
 
 from robandit.errors import nearest
 from robandit.features import Features
+from robandit.features.layout import CONSTANT
 from robandit.policies import POLICIES
-from robandit.policies.recommend import evidence, recommend
+from robandit.policies.recommend import Recommendation, evidence, recommend
 from robandit.rewards import Rewards
 from robandit.service.described import LARGEST, read_features
 from robandit.wire.types import BanditSettings, Creation, RewardRange
@@ -35,10 +36,11 @@ def settled(wanted: Creation, given: Collection[str] = ()) -> BanditSettings:
                 raise ValueError(f"{other} follows from {one}: leave it out")
     chosen = {name: getattr(wanted, name) for name in BanditSettings.__struct_fields__}
     chosen |= _from_rewards(wanted)
-    chosen |= _from_features(wanted, chosen)
+    features = None if wanted.features is None else Features.from_json(json.dumps(read_features(wanted.features)))
+    chosen |= _from_features(wanted, features, chosen["mean_bound"])
     if chosen["dim"] is None:
         raise ValueError('say `features`, such as {"action": {"price": [0, 50]}}, or `dim`, the length of your vectors')
-    chosen |= _from_evidence(chosen)
+    chosen |= _from_evidence(chosen, features)
     return BanditSettings(**chosen)
 
 
@@ -53,39 +55,63 @@ def _from_rewards(wanted: Creation) -> dict[str, Any]:
     return {"rewards": RewardRange(**rewards.to_json()), **rewards.for_policy()}
 
 
-def _from_features(wanted: Creation, chosen: dict[str, Any]) -> dict[str, Any]:
+def _from_features(wanted: Creation, features: Features | None, cap: float) -> dict[str, Any]:
     """What follows from the features: the dimension, the bounds, and whether the monitor needs a constant."""
-    if wanted.features is None:
+    if features is None:
         return {"intercept": wanted.intercept is not False, "parameter_bound": wanted.parameter_bound or 1.0}
-    described = read_features(wanted.features)
-    features = Features.from_json(json.dumps(described))
     if features.dim > LARGEST:
         raise ValueError(f"features must be at most {LARGEST:,}, and these are {features.dim:,}: use fewer buckets")
     if wanted.dim not in (None, features.dim):
         raise ValueError(f"dim is {wanted.dim}, and there are {features.dim} features: leave dim out")
-    if described["features"]["centre"] == "set" and wanted.rewards is None:
+    if features.centred and wanted.rewards is None:
         raise ValueError("centre='set' takes away what all actions of a set share: declare `rewards`, too")
-    found = {"features": described, "dim": features.dim, "action_bound": features.action_bound}
-    constant = not described["features"]["intercept"]
-    bound = wanted.parameter_bound or features.parameter_bound(0.0, chosen["mean_bound"]) or 1.0
-    return found | {"intercept": constant if wanted.intercept is None else wanted.intercept, "parameter_bound": bound}
+    intercept = CONSTANT not in features.names if wanted.intercept is None else wanted.intercept
+    return {
+        "features": json.loads(features.to_json()),
+        "dim": features.dim,
+        "action_bound": features.action_bound,
+        "parameter_bound": wanted.parameter_bound or features.parameter_bound(0.0, cap) or 1.0,
+        "intercept": intercept,
+    }
 
 
-def _from_evidence(chosen: dict[str, Any]) -> dict[str, Any]:
+def _from_evidence(chosen: dict[str, Any], features: Features | None) -> dict[str, Any]:
     """The policy that is recommended, or the practical scale of the one that was named.
 
     A theorem's radius is so wide that most policies would play at random for a million rounds.
     """
-    if chosen["policy"] is None:
-        found = recommend(dim=chosen["dim"], horizon=chosen["horizon"], noise_range=chosen["noise_range"])
-        own = {name: value for name, value in found.settings.items() if name not in ("dim", "horizon", "noise_range")}
-        name = next(name for name, kind in POLICIES.items() if kind is found.policy)
-        mine = {key: value for key, value in own.items() if key in chosen and chosen[key] is None}
-        more = {key: value for key, value in own.items() if key not in chosen}
-        return {"policy": name, **mine, "policy_settings": {**more, **(chosen["policy_settings"] or {})} or None}
-    if chosen["policy"] not in POLICIES:
+    if chosen["policy"] not in (None, *POLICIES):
         raise ValueError(f"policy must be a known one, got {chosen['policy']!r}{nearest(chosen['policy'], POLICIES)}")
+    found = _recommended(chosen, features)
+    name = next(name for name, kind in POLICIES.items() if kind is found.policy)
+    if chosen["policy"] in (None, name) and (chosen["radius_scale"] is None or chosen["policy"] is None):
+        return {"policy": name, **_as_settings(found.settings, chosen)}
     if chosen["radius_scale"] is not None:
         return {}
-    rows = (row["settings"] for row in evidence()["worlds"][_WORLD])
-    return {"radius_scale": next((row.get("radius_scale") for row in rows if row["name"] == chosen["policy"]), None)}
+    return {"radius_scale": _practical_scale(chosen["policy"])}
+
+
+def _practical_scale(policy: str) -> float | None:
+    """The scale that the arena found for a policy, or OFUL's where it has raced without; None for its own default."""
+    rows = [row["settings"] for row in reversed(evidence()["worlds"][_WORLD])]
+    scales: dict[str, float | None] = {row["name"]: row.get("radius_scale") for row in rows}
+    theory = getattr(POLICIES[policy], "radius_scale", None) == 1.0
+    return scales.get(policy, scales["oful"] if theory else None)
+
+
+def _recommended(chosen: dict[str, Any], features: Features | None) -> Recommendation:
+    """What `recommend` says of a bandit, as the library's `Bandit` asks it."""
+    known = {"dim": chosen["dim"], "horizon": chosen["horizon"]}
+    if chosen["rewards"] is None:
+        return recommend(**known, noise_range=chosen["noise_range"])
+    declared = msgspec.structs.asdict(chosen["rewards"])
+    return recommend(**known, rewards=declared, typical_norm=None if features is None else features.typical_norm)
+
+
+def _as_settings(recommended: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a policy as a bandit has them. What its creator gave comes first."""
+    known = {name: value for name, value in recommended.items() if name in chosen and chosen[name] is None}
+    more = {name: value for name, value in recommended.items() if name not in chosen}
+    if chosen["radius_scale"] is not None:
+        more.pop("radius", None)  # to which no scale applies
+    return known | {"policy_settings": {**more, **(chosen["policy_settings"] or {})} or None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy as np
 from robandit.arrays import Floats
 from robandit.features import Features
 from robandit.service.refused import Refused
+from robandit.service.span import spanned
 from robandit.wire.types import Action, BanditSettings, Choice
 
 Unusual: TypeAlias = dict[str, dict[str, int]]
@@ -27,6 +29,11 @@ class Vectors:
             self.features = Features.from_json(json.dumps(settings.features))
             roles = settings.features["features"]
             self._columns = {role: [one["name"] for one in roles[role]] for role in ("action", "context", "source")}
+
+    @cached_property
+    def span(self) -> Floats | None:
+        """The projection onto what vectors can tell apart, where features by name say that."""
+        return None if self.features is None else spanned(self.features)
 
     def __call__(self, choice: Choice) -> tuple[Floats, Unusual | None]:
         """The vectors (K, d) of all actions, and what was unusual about them, if anything was."""
@@ -79,7 +86,7 @@ class Vectors:
 def _named(message: str, actions: list[Action]) -> str:
     """A message of `Features`, which counts candidates, with the ids of the actions."""
     message = re.sub(r"^candidate (\d+)", lambda found: f"action {actions[int(found[1])].id!r}", message)
-    return re.sub(r"^context 0", "context", message)
+    return re.sub(r"^a candidate", "an action", re.sub(r"^context 0", "context", message))
 
 
 def _more(before: Unusual, after: Unusual) -> Unusual | None:

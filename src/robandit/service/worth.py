@@ -32,12 +32,16 @@ class Worth(NamedTuple):
         ]
 
 
-def worth(learner: Learner) -> Worth:
-    """What the policy's estimate says, in units of reward."""
+def worth(learner: Learner, span: Floats | None = None) -> Worth:
+    """What the policy's estimate says, in units of reward.
+
+    The errors are of the shortest parameter that says the same, by the projection ``span`` (d, d), if there is one.
+    """
     held: Any = learner.policy.estimate()
     width = 1.0 if learner.declared is None else learner.declared.width
-    size = np.linalg.norm(held.root, axis=1)
-    return Worth(width * held.center, width * _noise(learner) * size, width * held.radius * size)
+    told = held.root if span is None else span @ held.root
+    errors = _noise(learner) * np.linalg.norm(told, axis=1)
+    return Worth(width * held.center, width * errors, width * held.radius * np.linalg.norm(held.root, axis=1))
 
 
 def _noise(learner: Learner) -> float:

@@ -237,7 +237,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """What a feature does to the reward: for one unit of a number, or for a label."""
 
     name: str
-    effect: Annotated[float, _about("Change in the mean reward; of `(constant)`, the mean where all else is average.")]
+    effect: Annotated[float, _about("Change in the mean reward; every action has that of `(constant)`.")]
     standard_error: float
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,7 +33,7 @@ class Rejecting(Protocol):
 def load_features(path: Path) -> Features:
     """The features of a file, if single actions can be encoded by them, one after the other."""
     features = Features.load(path)
-    if json.loads(features.to_json())["features"]["centre"] == "set":
+    if features.centred:
         raise ConfigError(f"{path} has centre='set', which needs whole decision sets; a log of rewards has one action")
     if features.learning:
         raise ConfigError(f"{path} has features that still learn their scales: freeze() them before they are saved")
