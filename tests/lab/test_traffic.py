@@ -15,7 +15,7 @@ from robandit.lab import results
 from robandit.lab.attacks import Attack, BySource, NoAttack, SourceFlip, SourceNoise, SourcePromote, SourceSuppress
 from robandit.lab.checks import ENVIRONMENT_CHECKS
 from robandit.lab.engine import Engine, carry_out
-from robandit.lab.environments import Bernoulli, Delayed, Environment, Fresh, Offer, Synthetic, UnitBall
+from robandit.lab.environments import Bernoulli, Clicks, Delayed, Environment, Fresh, Offer, Synthetic, UnitBall
 from robandit.lab.oracles import OFULToldLiars
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, simulate
@@ -29,6 +29,8 @@ WORLDS: dict[str, Environment] = {
     "clicks": Bernoulli(**SIZE, sources=3, zeta=0.5),
     "one source": Fresh(**SIZE, sources=1),
     "ball": UnitBall(dim=3, sources=4),
+    "click rates": Clicks(sources=3, zeta=0.05),
+    "short parameter": Fresh(**SIZE, parameter="random", shortest=0.2, longest=0.7),
 }
 
 
@@ -38,7 +40,7 @@ def offers(world: Environment, trials: int, rounds: int) -> list[Offer]:
 
 @pytest.mark.parametrize("check", ENVIRONMENT_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", WORLDS)
-def test_worlds_with_sources_pass_the_checks(name: str, check: Any) -> None:
+def test_worlds_pass_the_checks(name: str, check: Any) -> None:
     check(lambda: WORLDS[name])
 
 
@@ -92,6 +94,43 @@ def test_clicks_stay_clicks_where_sources_differ() -> None:
 )
 def test_bad_settings_are_refused(bad: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
+        Synthetic(**SIZE, **bad)
+
+
+# Click rates and short parameters.
+
+
+@pytest.mark.parametrize("rates", [(0.02, 0.4), (0.1, 0.3), (0.0, 0.5)])
+def test_click_rates_stay_in_range_and_differ(rates: tuple[float, float]) -> None:
+    world = Clicks(dim=5, actions=50, lowest=rates[0], highest=rates[1])
+    means = np.concatenate([offer.means for offer in offers(world, 20, 30)])
+    assert rates[0] <= means.min() and means.max() <= rates[1]
+    assert np.ptp(means) > 0.7 * (rates[1] - rates[0])
+    assert means.mean() == pytest.approx(np.mean(rates), abs=0.02)
+
+
+def test_the_length_of_the_parameter() -> None:
+    (first,) = offers(Fresh(**SIZE, parameter="random", shortest=0.2, longest=0.7), 400, 1)
+    lengths = np.linalg.norm(first.menu.parameter, axis=1)
+    assert 0.2 <= lengths.min() < 0.22 and 0.68 < lengths.max() <= 0.7
+    (fixed,) = offers(Fresh(**SIZE, shortest=0.5, longest=0.5), 3, 1)
+    np.testing.assert_allclose(np.linalg.norm(fixed.menu.parameter, axis=1), 0.5)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"shortest": 0.0},
+        {"shortest": 0.8, "longest": 0.7},
+        {"longest": 1.5},
+        {"lowest": 0.1},
+        {"noise": "bernoulli", "noise_range": 1.0, "lowest": 0.1, "highest": 0.3},
+        {"noise": "bernoulli", "noise_range": 1.0, "parameter": "random", "lowest": 0.4, "highest": 0.3},
+        {"noise": "bernoulli", "noise_range": 1.0, "parameter": "random", "lowest": 0.4, "highest": 0.9},
+    ],
+)
+def test_lengths_and_rates_that_cannot_be_had_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="shortest|lowest|rates"):
         Synthetic(**SIZE, **bad)
 
 
