@@ -68,6 +68,15 @@ def table(scenarios: list[FraudScenario], regrets: Regrets) -> str:
     return "\n".join(markdown(heads, rows))
 
 
+def against(scenarios: list[FraudScenario], regrets: Regrets, label: str) -> str:
+    """The ratio of one entrant to each other one in each part, and in the worst scenario."""
+    rows = []
+    for other, theirs in regrets.items():
+        pairs = [(regrets[label][part.places], theirs[part.places]) for part in parts(scenarios)]
+        rows.append([other, *(f"{ratio_words(geometric(*pair))}; {ratios(*pair).max():.1f}" for pair in pairs)])
+    return "\n".join(markdown([f"{label} over", *(part.title for part in parts(scenarios))], rows))
+
+
 def kinds(scenarios: list[FraudScenario], regrets: Regrets, label: str) -> str:
     """The ratio of one entrant by kind of lie: to the oracle with sources, to the best rival without."""
     told, rivals = regrets[f"{label.split(',')[0]}, {TOLD}"], best_in_hindsight(regrets, RIVALS)
@@ -100,6 +109,8 @@ def main() -> None:
     print(f"policy {TOLD} ({REFERENCE} for the rivals). Elsewhere: over the best rival in hindsight.\n")
     print(table(scenarios, regrets))
     for name in options.policy:
+        print(f"\n{short(name)} beside each of the others: geometric mean [95 % over scenarios]; the worst ratio\n")
+        print(against(scenarios, regrets, f"{short(name)}, {SOURCES}"))
         print(f"\n{short(name)} by kind of lie: over itself {TOLD}, or over the best rival in hindsight\n")
         print(kinds(scenarios, regrets, f"{short(name)}, {SOURCES}"))
 
