@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ import numpy as np
 import pytest
 
 from robandit import OFUL, Decision, Policy
-from robandit.arrays import Floats
+from robandit.arrays import Bools, Floats
 from robandit.lab import results
 from robandit.lab.attacks import Attack, BySource, NoAttack, SourceFlip, SourceNoise, SourcePromote, SourceSuppress
 from robandit.lab.checks import ENVIRONMENT_CHECKS
+from robandit.lab.checks.attacks import check_owners
+from robandit.lab.checks.environments import check_bounds, check_shapes
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.environments import Bernoulli, Clicks, Delayed, Environment, Fresh, Offer, Synthetic, UnitBall
 from robandit.lab.oracles import OFULToldLiars
@@ -273,3 +277,54 @@ def test_columns_of_sources(tmp_path: Path) -> None:
         engine=Engine(workers=1),
     )
     assert "source" not in results.read(tmp_path / "one.parquet").schema.names
+
+
+# The public checks find what is wrong.
+
+
+class Vague(SourceFlip):
+    def owns(self, offer: Offer) -> Any:
+        return np.full(len(offer.means), 0.5)
+
+
+class Sociable(SourceFlip):
+    def owns(self, offer: Offer) -> Bools:
+        return np.full(len(offer.means), len(offer.means) > 1)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Miscounted(Fresh):
+    """Names a source that has no share."""
+
+    sources: int = 3
+
+    def rounds(self, draw: Draws) -> Iterator[Offer]:
+        for offer in super().rounds(draw):
+            assert offer.source is not None
+            yield replace(offer, source=offer.source + 1)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Partial(Fresh):
+    """Its sources differ by more than it says."""
+
+    sources: int = 3
+    zeta: float = 0.3
+
+    @property
+    def misspecification(self) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "message"),
+    [
+        (check_owners, Vague, "owns must be \\(B,\\) bools"),
+        (check_owners, Sociable, "depends on its companions"),
+        (check_shapes, Miscounted, "source must be 64-bit integers from 0 to 2"),
+        (check_bounds, Partial, "the honest difference of a source is .* but may be 0.1"),
+    ],
+)
+def test_what_is_broken_is_found(check: Any, kind: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(kind)
