@@ -23,7 +23,8 @@ NEW_WORLDS = {
     "clicks from ten sources",
     "noise from ten sources",
 }
-NEW_POLICIES = {"Discounted LinUCB 0.99", "Discounted LinUCB 0.995", "OFUL told the liars"}
+NEW_POLICIES = {"Discounted LinUCB 0.99", "Discounted LinUCB 0.995", "OFUL told the liars", "Quorum"}
+NEW_POLICIES |= {"Quorum told the liars"}
 PROBLEM: dict[str, Any] = {"dim": 5, "horizon": 3000, "noise_range": 0.5}
 
 

@@ -53,6 +53,8 @@ CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     "Discounted LinUCB 0.99": {"name": "discounted-lin-ucb", "discount": 0.99},
     "Discounted LinUCB 0.995": {"name": "discounted-lin-ucb", "discount": 0.995},
     "OFUL told the liars": {"name": "robandit.lab.oracles:OFULToldLiars"},
+    "Quorum": {"name": "quorum"},
+    "Quorum told the liars": {"name": "robandit.lab.oracles:QuorumToldLiars"},
     # Our own policy keeps its default: a radius scale that is given here is not tuned.
     "Sceptic": {"name": "sceptic", "radius_scale": 0.001},
     "Sceptic, insured": {"name": "sceptic", "radius_scale": 0.001, "insurance": 1.0},
