@@ -14,20 +14,21 @@ import pytest
 from matplotlib.figure import Figure
 from tables import result
 
-from robandit import cli
+from robandit import OFUL, cli
 from robandit.errors import ConfigError
 from robandit.experiments.arena import page as arena_page
 from robandit.experiments.arena import pictures as arena_pictures
 from robandit.experiments.arena import race as arena
 from robandit.experiments.arena import times as arena_times
+from robandit.experiments.arena import worlds as arena_worlds
 from robandit.experiments.arena.race import GRID, Cells, cells, scores, standings
 from robandit.experiments.intervals import ratio_words
 from robandit.experiments.tune import SEED, Tuned
 from robandit.figures.html import Block, CommandBlock, Facts, Grid, Section, Text
-from robandit.lab.attacks import ON_ALL_TRAFFIC
+from robandit.lab.attacks import BY_SOURCE, ON_ALL_TRAFFIC
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
-from robandit.lab.protocol import Scenario, rehearse
+from robandit.lab.protocol import Scenario, rehearse, simulate
 from robandit.lab.results import read
 from robandit.lab.summary import KEYS, Case
 
@@ -218,17 +219,50 @@ def test_markdown_says_what_the_page_says() -> None:
 
 
 def test_every_attack_is_there_at_both_levels_and_can_spend() -> None:
-    listed = arena.attacks(2000)
+    listed = arena_worlds.attacks(2000)
     assert {(one["name"], one.get("budget")) for one in listed} == {("none", None)} | {
-        (name, level) for name in ON_ALL_TRAFFIC if name != "none" for level in arena.LEVELS
+        (name, level) for name in ON_ALL_TRAFFIC if name != "none" for level in arena_worlds.LEVELS
     }
-    weak = [one for one in listed if one["name"] != "none" and ON_ALL_TRAFFIC[one["name"]].strength == "weak"]
-    for settings in arena.ENVIRONMENTS.values():
+    for settings in (one for one in arena_worlds.ENVIRONMENTS.values() if "sources" not in one):
         world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
+        panels = arena_worlds.panels(settings, 2000, set(ON_ALL_TRAFFIC) - {"none"})
+        weak = [one for one in panels if ON_ALL_TRAFFIC[one["name"]].strength == "weak"]
         made = [ON_ALL_TRAFFIC[one["name"]](**{k: v for k, v in one.items() if k != "name"}) for one in weak]
         assert all(world.facing(attack) == world for attack in made)  # the world does not depend on the attack
         spent = rehearse([Scenario(world, attack, [0]) for attack in made], 2000, seed=7)
         assert spent == pytest.approx([attack.budget for attack in made], rel=0.05)  # click fraud: nearly
+
+
+def test_sources_lie_where_a_world_has_some() -> None:
+    entrants = arena.entrants_of(policies=["oful"])
+    for label, settings in arena_worlds.ENVIRONMENTS.items():
+        run = Run.read(arena.config(entrants, label, {"OFUL": 0.1}, rounds=80, trials=2, seed=1))
+        names = {str(entry.kind) for entry in run.attacks} - {"none"}
+        assert names == set(BY_SOURCE if "sources" in settings else ON_ALL_TRAFFIC) - {"none"}
+        liars = {entry.settings.get("liars") for entry in run.attacks if entry.kind in BY_SOURCE}
+        assert liars == ({2, 4} if "sources" in settings else set())
+
+
+def test_the_budget_of_lying_sources_never_runs_out() -> None:
+    for label, settings in arena_worlds.ENVIRONMENTS.items():
+        if "sources" not in settings:
+            continue
+        world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
+        for one in arena_worlds.source_attacks(400):
+            attack = find("attacks", one["name"])(**{k: v for k, v in one.items() if k not in ("name", "label")})
+            trace = simulate(policy=OFUL, scenarios=[Scenario(world, attack, [0, 1])], rounds=400, seed=7)
+            spent = trace.c_play[-1] if attack.strength == "strong" else trace.c_sup[-1]
+            assert (spent > 0.0).all() and (spent < 0.98 * attack.budget).all(), (label, one)
+
+
+def test_a_world_that_no_chosen_attack_fits_is_left_out() -> None:
+    assert "clicks from ten sources" not in arena.entrants_of(attacks=["flip"]).environments
+    assert set(arena.entrants_of(attacks=["framing"]).environments) == {
+        "clicks from ten sources",
+        "noise from ten sources",
+    }
+    with pytest.raises(ConfigError, match="attacks: none of framing is raced in fresh sets"):
+        arena.entrants_of(attacks=["framing"], environments=["fresh sets"])
 
 
 def test_the_configurations_are_runs() -> None:

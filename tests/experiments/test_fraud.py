@@ -14,7 +14,7 @@ from robandit.arrays import Floats
 from robandit.experiments.fraud import development, held_out
 from robandit.experiments.fraud.playing import BLIND, SOURCES, TOLD, prepare, regret, uniform_regret
 from robandit.experiments.fraud.scenario import NOBODY, FraudScenario, digest_of
-from robandit.experiments.fraud.scoring import best_in_hindsight, geometric, parts, ratios
+from robandit.experiments.fraud.scoring import best_in_hindsight, geometric, material, parts
 from robandit.experiments.fraud.shop import Shop, Visit, digest_of_draws
 
 SETS = {"development": development, "held out": held_out}
@@ -155,10 +155,11 @@ def test_uniform_play_costs_what_a_uniform_player_loses() -> None:
 
 
 def test_scores() -> None:
-    ours, theirs = np.array([[2.0, 4.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [4.0, 4.0]])
-    np.testing.assert_allclose(ratios(ours, theirs), [3.0, 0.25])
-    assert geometric(ours, theirs).value == pytest.approx(0.75**0.5)
-    np.testing.assert_array_equal(best_in_hindsight({"a": ours, "b": theirs}, ["a", "b"]), [[1.0, 1.0], [1.0, 1.0]])
+    regrets = {"ours": np.array([[2.0, 4.0], [1.0, 1.0]]), "theirs": np.array([[1.0, 1.0], [0.0, 0.0]])}
+    means = material(regrets, np.array([[20.0, 40.0], [300.0, 500.0]]))
+    assert means["ours"].tolist() == [3.0, 4.0] and means["theirs"].tolist() == [1.0, 4.0]  # 1 % of 400
+    assert geometric(means["ours"], means["theirs"]).value == pytest.approx(3.0**0.5)
+    assert best_in_hindsight({"a": np.array([1.0, 5.0]), "b": np.array([2.0, 3.0])}, ["a", "b"]).tolist() == [1.0, 3.0]
     places = [place for part in parts(held_out.SCENARIOS) for place in part.places]
     assert sorted(places) == list(range(len(held_out.SCENARIOS)))
     with pytest.raises(ValueError, match="view must be one of blind, sources, told who lies, got 'all'"):

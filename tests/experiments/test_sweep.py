@@ -12,8 +12,8 @@ import pytest
 
 from robandit import cli
 from robandit.experiments.arena import insurance, sweep
-from robandit.experiments.arena import race as arena
 from robandit.experiments.arena.race import Cell, Cells, cells
+from robandit.experiments.arena.worlds import LEVELS
 from robandit.lab.plan import Run
 from robandit.lab.results import read
 from robandit.lab.summary import Case
@@ -116,7 +116,7 @@ def test_every_cell_is_a_run(cell: str) -> None:
     assert world.label == cell and (cell == "fixed, even μ*") == (world.settings["parameter"] == "even")
     assert cell.startswith("fixed") == (world.settings["fresh_rounds"] == 0)
     assert (run.rounds > 10_000) <= (cell in sweep.LONG)
-    assert not {attack.settings.get("budget") for attack in run.attacks} & set(arena.LEVELS)  # of development
+    assert not {attack.settings.get("budget") for attack in run.attacks} & set(LEVELS)  # of development
     assert {attack.settings["rounds"] for attack in run.attacks if attack.kind == "flip"} == {run.rounds}
 
 

@@ -260,7 +260,8 @@ def test_the_unit_ball() -> None:
     assert np.allclose(few.means, [[1.0, -1.0, 0.5 / 5**0.5]] * 3)
 
 
-SIZES: dict[str, int | None] = dict.fromkeys(ENVIRONMENTS, 20) | {"unit-ball": None, "changing-sets": None}
+SIZES: dict[str, int | None] = {**dict.fromkeys(ENVIRONMENTS, 20), "unit-ball": None, "changing-sets": None}
+SIZES["clicks"] = 10
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,14 @@ import numpy as np
 import pytest
 
 from robandit import OFUL, Decision, Policy
-from robandit.arrays import Floats
+from robandit.arrays import Bools, Floats
 from robandit.lab import results
 from robandit.lab.attacks import Attack, BySource, NoAttack, SourceFlip, SourceNoise, SourcePromote, SourceSuppress
 from robandit.lab.checks import ENVIRONMENT_CHECKS
+from robandit.lab.checks.attacks import check_owners
+from robandit.lab.checks.environments import check_bounds, check_shapes
 from robandit.lab.engine import Engine, carry_out
-from robandit.lab.environments import Bernoulli, Delayed, Environment, Fresh, Offer, Synthetic, UnitBall
+from robandit.lab.environments import Bernoulli, Clicks, Delayed, Environment, Fresh, Offer, Synthetic, UnitBall
 from robandit.lab.oracles import OFULToldLiars
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, simulate
@@ -29,6 +33,8 @@ WORLDS: dict[str, Environment] = {
     "clicks": Bernoulli(**SIZE, sources=3, zeta=0.5),
     "one source": Fresh(**SIZE, sources=1),
     "ball": UnitBall(dim=3, sources=4),
+    "click rates": Clicks(sources=3, zeta=0.05),
+    "short parameter": Fresh(**SIZE, parameter="random", shortest=0.2, longest=0.7),
 }
 
 
@@ -38,7 +44,7 @@ def offers(world: Environment, trials: int, rounds: int) -> list[Offer]:
 
 @pytest.mark.parametrize("check", ENVIRONMENT_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", WORLDS)
-def test_worlds_with_sources_pass_the_checks(name: str, check: Any) -> None:
+def test_worlds_pass_the_checks(name: str, check: Any) -> None:
     check(lambda: WORLDS[name])
 
 
@@ -92,6 +98,43 @@ def test_clicks_stay_clicks_where_sources_differ() -> None:
 )
 def test_bad_settings_are_refused(bad: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
+        Synthetic(**SIZE, **bad)
+
+
+# Click rates and short parameters.
+
+
+@pytest.mark.parametrize("rates", [(0.02, 0.4), (0.1, 0.3), (0.0, 0.5)])
+def test_click_rates_stay_in_range_and_differ(rates: tuple[float, float]) -> None:
+    world = Clicks(dim=5, actions=50, lowest=rates[0], highest=rates[1])
+    means = np.concatenate([offer.means for offer in offers(world, 20, 30)])
+    assert rates[0] <= means.min() and means.max() <= rates[1]
+    assert np.ptp(means) > 0.7 * (rates[1] - rates[0])
+    assert means.mean() == pytest.approx(np.mean(rates), abs=0.02)
+
+
+def test_the_length_of_the_parameter() -> None:
+    (first,) = offers(Fresh(**SIZE, parameter="random", shortest=0.2, longest=0.7), 400, 1)
+    lengths = np.linalg.norm(first.menu.parameter, axis=1)
+    assert 0.2 <= lengths.min() < 0.22 and 0.68 < lengths.max() <= 0.7
+    (fixed,) = offers(Fresh(**SIZE, shortest=0.5, longest=0.5), 3, 1)
+    np.testing.assert_allclose(np.linalg.norm(fixed.menu.parameter, axis=1), 0.5)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"shortest": 0.0},
+        {"shortest": 0.8, "longest": 0.7},
+        {"longest": 1.5},
+        {"lowest": 0.1},
+        {"noise": "bernoulli", "noise_range": 1.0, "lowest": 0.1, "highest": 0.3},
+        {"noise": "bernoulli", "noise_range": 1.0, "parameter": "random", "lowest": 0.4, "highest": 0.3},
+        {"noise": "bernoulli", "noise_range": 1.0, "parameter": "random", "lowest": 0.4, "highest": 0.9},
+    ],
+)
+def test_lengths_and_rates_that_cannot_be_had_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="shortest|lowest|rates"):
         Synthetic(**SIZE, **bad)
 
 
@@ -234,3 +277,54 @@ def test_columns_of_sources(tmp_path: Path) -> None:
         engine=Engine(workers=1),
     )
     assert "source" not in results.read(tmp_path / "one.parquet").schema.names
+
+
+# The public checks find what is wrong.
+
+
+class Vague(SourceFlip):
+    def owns(self, offer: Offer) -> Any:
+        return np.full(len(offer.means), 0.5)
+
+
+class Sociable(SourceFlip):
+    def owns(self, offer: Offer) -> Bools:
+        return np.full(len(offer.means), len(offer.means) > 1)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Miscounted(Fresh):
+    """Names a source that has no share."""
+
+    sources: int = 3
+
+    def rounds(self, draw: Draws) -> Iterator[Offer]:
+        for offer in super().rounds(draw):
+            assert offer.source is not None
+            yield replace(offer, source=offer.source + 1)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Partial(Fresh):
+    """Its sources differ by more than it says."""
+
+    sources: int = 3
+    zeta: float = 0.3
+
+    @property
+    def misspecification(self) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "message"),
+    [
+        (check_owners, Vague, "owns must be \\(B,\\) bools"),
+        (check_owners, Sociable, "depends on its companions"),
+        (check_shapes, Miscounted, "source must be 64-bit integers from 0 to 2"),
+        (check_bounds, Partial, "the honest difference of a source is .* but may be 0.1"),
+    ],
+)
+def test_what_is_broken_is_found(check: Any, kind: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(kind)

@@ -71,12 +71,10 @@ ONE_ELLIPSOID: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", ONE_ELLIPSOID)
-def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
-    name, settings = ONE_ELLIPSOID[case]
-    policy, reference = both(name, {"horizon": HORIZON, **settings})
-    world, played = Stream(11, settings.get("action_bound", 1.0)), set()
-    for t in range(800):
+def play_both(policy: Any, reference: Any, world: World, rounds: int) -> set[int]:
+    """Check every choice of a policy against its transcription. Returns the actions that were played."""
+    played = set()
+    for t in range(rounds):
         actions, sigma = world.round(t)
         decision = policy.choose(actions, sigma=sigma)
         check(decision, reference.values(actions), t)
@@ -84,10 +82,18 @@ def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
         policy.update(decision, reward)
         reference.update(decision.action, reward, sigma)
         played.add(decision.index)
+    assert policy.estimate().radius == pytest.approx(reference.current_radius(), rel=1e-12)
+    return played
+
+
+@pytest.mark.parametrize("case", ONE_ELLIPSOID)
+def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
+    name, settings = ONE_ELLIPSOID[case]
+    policy, reference = both(name, {"horizon": HORIZON, **settings})
+    played = play_both(policy, reference, Stream(11, settings.get("action_bound", 1.0)), 800)
     assert played == set(range(ACTIONS))
     center = reference.theta if name == "GAdaOFUL" else reference.whole.mu
     assert policy.estimate().center == pytest.approx(center, rel=1e-8, abs=1e-11)
-    assert policy.estimate().radius == pytest.approx(reference.current_radius(), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -102,19 +108,8 @@ def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
 )
 def test_discounted_lin_ucb_plays_as_transcribed(settings: dict[str, Any]) -> None:
     policy, reference = both("DiscountedLinUCB", settings)
-    world, played = Stream(13, settings.get("action_bound", 1.0)), set()
-    for t in range(250):
-        actions, sigma = world.round(t)
-        decision = policy.choose(actions, sigma=sigma)
-        check(decision, reference.values(actions), t)
-        reward = world.reward(decision.action, sigma, lies=0.1)
-        policy.update(decision, reward)
-        reference.update(decision.action, reward, sigma)
-        played.add(decision.index)
-    assert len(played) > 1
-    estimate = policy.estimate()
-    assert estimate.center == pytest.approx(reference.center(), rel=1e-8, abs=1e-11)
-    assert estimate.radius == pytest.approx(reference.current_radius(), rel=1e-12)
+    assert len(play_both(policy, reference, Stream(13, settings.get("action_bound", 1.0)), 250)) > 1
+    assert policy.estimate().center == pytest.approx(reference.center(), rel=1e-8, abs=1e-11)
 
 
 def test_discounted_lin_ucb_forgets_lies_and_stays_bounded() -> None:

@@ -189,7 +189,7 @@ ARENA = CommandGroup(
             Command(
                 "race",
                 "Race every policy under every attack, to see which to use.",
-                "Race every policy in three worlds under every attack at two levels of\n"
+                "Race every policy in every world under every attack at two levels of\n"
                 "corruption, each policy tuned in each world on the tuning seed. Writes\n"
                 "arena.parquet, the radius scales and times as JSON, the pictures, and the\n"
                 "scores as arena.md and arena.html. The files in between, arena-tune-1.parquet\n"

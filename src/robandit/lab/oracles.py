@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from robandit.policies import OFUL
+from robandit.policies import OFUL, Quorum
 
 
 @dataclass(kw_only=True, eq=False)
@@ -14,5 +14,12 @@ class OFULToldLiars(OFUL):
 
     Any policy whose class has ``told_liars = True`` is treated so: `robandit simulate --policy mine.py:MineToldLiars`.
     """
+
+    told_liars: ClassVar[bool] = True
+
+
+@dataclass(kw_only=True, eq=False)
+class QuorumToldLiars(Quorum):
+    """Quorum that learns nothing from visitors who belong to the attack: what a vote could reach at best."""
 
     told_liars: ClassVar[bool] = True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robandit.experiments.arena.race import CLEAN, cells
+from robandit.experiments.arena.race import cells
+from robandit.experiments.arena.worlds import CLEAN
 from robandit.experiments.intervals import interval
 from robandit.figures.numbers import mean_half
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robandit.experiments.arena.pictures import heat_map, marked, price
 from robandit.experiments.arena.race import (
-    CLEAN,
     OFUL,
     Cells,
     Entrants,
@@ -25,6 +24,7 @@ from robandit.experiments.arena.race import (
     standings,
 )
 from robandit.experiments.arena.times import Times
+from robandit.experiments.arena.worlds import CLEAN
 from robandit.experiments.intervals import geometric_ratio, plus_minus, ratio_words
 from robandit.experiments.tune import SEED, Tuned
 from robandit.figures import tables
@@ -162,9 +162,9 @@ MEASURE = (
     "All regrets are relative to that of the clean oracle: the same tuned OFUL, in the same world and trials, shown "
     "only uncorrupted rewards. So 1 is what tuned OFUL loses without any attack. Policies are ranked by the geometric "
     "mean over all attacks, levels and worlds, which counts twice the regret the same everywhere. The mean and the "
-    "worst scenario stand beside it. A policy with a dagger is told the attack's C, which is unknown outside a "
-    "simulation, so it has no rank. Intervals are of 95 %, paired over trials. The microseconds per round, for "
-    "choosing and learning, were measured on one machine; `arena-times.json` says how."
+    "worst scenario stand beside it. A policy with a dagger is told the attack's C or who lies, which is unknown "
+    "outside a simulation, so it has no rank. Intervals are of 95 %, paired over trials. The microseconds per round, "
+    "for choosing and learning, were measured on one machine; `arena-times.json` says how."
 )
 
 

@@ -13,7 +13,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
 
-from robandit.experiments.arena.race import CLEAN, Cells, Score, best, relative
+from robandit.experiments.arena.race import Cells, Score, best, relative
+from robandit.experiments.arena.worlds import CLEAN
 from robandit.figures.numbers import two_digits
 from robandit.figures.pictures import (
     FONT,

@@ -1,4 +1,4 @@
-"""The race of the arena: every policy under every attack in three worlds, tuned on other seeds, and the scores."""
+"""The race of the arena: every policy under every attack in every world, tuned on other seeds, and the scores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.errors import ConfigError, nearest
+from robandit.experiments.arena.worlds import CLEAN, ENVIRONMENTS, TUNING_ATTACKS, panels
 from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, interval, mean_ratio
 from robandit.experiments.tune import SEED, Grids, Tuned, grid_config
-from robandit.lab.attacks import ON_ALL_TRAFFIC
+from robandit.lab.attacks import ATTACKS
 from robandit.lab.catalogue import canonical, find, short
 from robandit.lab.protocol import LABELLED
 from robandit.lab.summary import KEYS, Case, last_round
@@ -28,17 +29,8 @@ if TYPE_CHECKING:
 
 SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 200, "seed": 1}
 TUNE_TRIALS, CHECKPOINTS = 16, 10
-LEVELS = (25.0, 100.0)
-"""The budgets of every attack, in C_sup for a weak attack and in C_play for a strong one."""
-CLEAN, OFUL = "none", "OFUL"
-"""The attack and the policy of the clean oracle. All regrets are divided by its regret."""
-
-ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
-    # The fresh rounds are fixed here; by default they depend on the attack.
-    "fixed after 100 rounds": {"name": "paper", "dim": 20, "actions": 20, "fresh_rounds": 100},
-    "fresh sets": {"name": "fresh", "dim": 5, "actions": 20},
-    "varying noise": {"name": "heteroscedastic", "dim": 5, "actions": 10},
-}
+OFUL = "OFUL"
+"""The policy of the clean oracle. All regrets are divided by its regret where nobody lies."""
 
 CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     OFUL: {"name": "oful"},
@@ -58,41 +50,22 @@ CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     "LinTS": {"name": "lin-ts"},
     "Robust LinTS": {"name": "robust-lin-ts", "corruption": None},
     "GAdaOFUL": {"name": "gadaoful", "corruption": None},
+    "Discounted LinUCB 0.99": {"name": "discounted-lin-ucb", "discount": 0.99},
+    "Discounted LinUCB 0.995": {"name": "discounted-lin-ucb", "discount": 0.995},
+    "OFUL told the liars": {"name": "robandit.lab.oracles:OFULToldLiars"},
+    "Quorum": {"name": "quorum"},
+    "Quorum told the liars": {"name": "robandit.lab.oracles:QuorumToldLiars"},
     # Our own policy keeps its default: a radius scale that is given here is not tuned.
     "Sceptic": {"name": "sceptic", "radius_scale": 0.001},
     "Sceptic, insured": {"name": "sceptic", "radius_scale": 0.001, "insurance": 1.0},
 }
 """The policies by label. The page names those that this version of the package lacks."""
 
-TUNING_ATTACKS = (CLEAN, "flip", "suppress-best", "oracle-target", "stealth")
-"""The attacks of the tuning, at both levels. They are the same whatever is evaluated."""
-
 GRID = tuple(4.0**-j for j in range(9))
 """The radius scales to try. The grid is coarser than that of `robandit paper tune` and reaches further down, because
 some rivals have wider radii in theory than the paper."""
 SLOW = {"Multi-level weighted OFUL": GRID[:6]}
 """Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 20 times the cost."""
-
-
-def attacks(rounds: int, names: Collection[str] = tuple(ON_ALL_TRAFFIC)) -> list[dict[str, Any]]:
-    """These attacks at both levels, with schedules that can spend a budget of 100 within 2000 rounds in every world."""
-    schedules: dict[str, dict[str, Any]] = {
-        "flip": {"rounds": rounds},  # goes on until the budget is spent
-        "random-flips": {"probability": 0.2},
-        "periodic": {"every": 5},
-        "late": {"begin": rounds // 2 + 1},
-        "bursts": {"period": 100, "length": 20},
-        "suppress-best": {"margin": 0.08},
-    }
-    # A bias of σ_t in every round spends 33 where σ_t is at most 0.05. To spend 100 it must be four times as large.
-    by_level = {"stealth": {level: {"share": level / 25.0} for level in LEVELS}}
-    wanted = [name for name in ON_ALL_TRAFFIC if name in names and name != CLEAN]
-    clean = [{"name": CLEAN}] if CLEAN in names else []
-    return clean + [
-        {"name": name, "budget": level, **schedules.get(name, {}), **by_level.get(name, {}).get(level, {})}
-        for name in wanted
-        for level in LEVELS
-    ]
 
 
 class Entrants(NamedTuple):
@@ -109,8 +82,12 @@ class Entrants(NamedTuple):
 
     @property
     def told(self) -> set[str]:
-        """The policies that are told C, which is unknown outside a simulation."""
-        return {label for label, settings in self.policies.items() if settings.get("corruption") == LABELLED}
+        """The policies that are told C or who lies, which is unknown outside a simulation."""
+        return {
+            label
+            for label, settings in self.policies.items()
+            if settings.get("corruption") == LABELLED or hasattr(find("policies", settings["name"]), "told_liars")
+        }
 
     @property
     def tuned(self) -> dict[str, Mapping[str, Any]]:
@@ -128,15 +105,23 @@ def entrants_of(
     >>> list(entrants_of(policies=["greedy"], attacks=["flip"]).policies)
     ['OFUL', 'Greedy']
     """
-    missing = [label for label, settings in CONTENDERS.items() if settings["name"] not in POLICIES]
+    missing = [
+        label
+        for label, settings in CONTENDERS.items()
+        if settings["name"] not in POLICIES and ":" not in settings["name"]
+    ]
     there = {label: settings for label, settings in CONTENDERS.items() if label not in missing}
     there |= {short(own): {"name": own} for own in policies if ":" in own}
     chosen = _pick("policies", [short(policy) for policy in policies], there, missing)
-    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ON_ALL_TRAFFIC}, [])
+    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ATTACKS}, [])
     if set(hostile) <= {CLEAN}:
         raise ConfigError(f"attacks must have at least one beside {CLEAN!r}")
     worlds = _pick("environments", environments, ENVIRONMENTS, [])
-    return Entrants({OFUL: CONTENDERS[OFUL]} | chosen, list(dict.fromkeys([CLEAN, *hostile])), worlds, missing)
+    fit = {label: world for label, world in worlds.items() if len(panels(world, 1, {*hostile} - {CLEAN})) > 0}
+    if not fit or (environments and fit != worlds):
+        unfit = ", ".join(label for label in worlds if label not in fit)
+        raise ConfigError(f"attacks: none of {', '.join(hostile)} is raced in {unfit}")
+    return Entrants({OFUL: CONTENDERS[OFUL]} | chosen, list(dict.fromkeys([CLEAN, *hostile])), fit, missing)
 
 
 def _pick(kind: str, wanted: Sequence[str], there: Mapping[str, Any], missing: Sequence[str]) -> dict[str, Any]:
@@ -174,20 +159,21 @@ Scales: TypeAlias = Mapping[str, float]
 
 def tuning_config(entrants: Entrants, environment: str, *, rounds: int, trials: int) -> dict[str, Any]:
     """The settings of the tuning run of one world: every policy at every scale, on the tuning seed."""
-    base = {"rounds": rounds, "trials": trials, "seed": SEED, "checkpoints": 2}
-    panels = attacks(rounds, TUNING_ATTACKS)
-    world = [{**entrants.environments[environment], "label": environment}]
-    return grid_config({**base, "attacks": panels, "environments": world}, entrants.tuned, grids(entrants))
+    settings = entrants.environments[environment]
+    base: dict[str, Any] = {"rounds": rounds, "trials": trials, "seed": SEED, "checkpoints": 2}
+    base |= {"attacks": panels(settings, rounds, TUNING_ATTACKS), "environments": [{**settings, "label": environment}]}
+    return grid_config(base, entrants.tuned, grids(entrants))
 
 
 def config(entrants: Entrants, environment: str, scales: Scales, **numbers: int) -> dict[str, Any]:
     """The settings of the evaluation in one world, with every policy at its scale there."""
+    world = entrants.environments[environment]
     return {
         **SETTING,
         **numbers,
         "checkpoints": CHECKPOINTS,
-        "environments": [{**entrants.environments[environment], "label": environment}],
-        "attacks": attacks(numbers.get("rounds", SETTING["rounds"]), entrants.attacks),
+        "environments": [{**world, "label": environment}],
+        "attacks": panels(world, numbers.get("rounds", SETTING["rounds"]), entrants.attacks),
         "policies": [
             {**settings, "label": label} | ({"radius_scale": scales[label]} if label in scales else {})
             for label, settings in entrants.policies.items()
@@ -303,7 +289,8 @@ def evidence(found: Cells, configs: Sequence[Mapping[str, Any]], told: Collectio
             for row in scores(of_world(found, world))
         ]
     numbers = {name: configs[0][name] for name in ("rounds", "trials", "seed")}
-    held = {**numbers, "attacks": len({case.attack for case in found} - {CLEAN}), "worlds": worlds}
+    most = max(len({case.attack for case in of_world(found, world)} - {CLEAN}) for world in worlds)
+    held = {**numbers, "attacks": most, "worlds": worlds}
     return (json.dumps(held, indent=1, ensure_ascii=False) + "\n").encode()
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from robandit.experiments.arena.page import wrapped
-from robandit.experiments.arena.race import CLEAN, Cells, best, of_world
+from robandit.experiments.arena.race import Cells, best, of_world
+from robandit.experiments.arena.worlds import CLEAN
 from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, mean_ratio, ratio_words
 from robandit.figures.tables import markdown
 from robandit.lab.summary import Case

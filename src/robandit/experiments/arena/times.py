@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from robandit.experiments.arena.race import LEVELS, TUNING_ATTACKS, Entrants, attacks, grids
+from robandit.experiments.arena.race import Entrants, grids
 from robandit.experiments.arena.race import config as evaluation_config
+from robandit.experiments.arena.worlds import LEVELS, TUNING_ATTACKS, attacks, panels
 from robandit.lab.catalogue import find
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, simulate
@@ -55,21 +56,22 @@ _AROUND = 3.0  # microseconds per round and trial for the environment, the attac
 
 def forecast(entrants: Entrants, *, rounds: int, trials: int, seed: int, tune_trials: int, workers: int) -> list[str]:
     """How much there is to do and about how long it takes, in words. A few rounds of each policy are timed for it."""
-    panels = len(attacks(rounds, TUNING_ATTACKS)) * tune_trials * rounds
-    tuning = {policy: len(scales) * panels for policy, scales in grids(entrants).items()}
-    judging = len(attacks(rounds, entrants.attacks)) * trials * rounds
-    microseconds = 0.0
+    microseconds, tuned, judged, number = 0.0, 0, 0, 0
     for world, scale in product(entrants.environments, _SCALES):
-        scales = dict.fromkeys(entrants.tuned, scale)
+        settings = entrants.environments[world]
+        tuning = len(panels(settings, rounds, TUNING_ATTACKS)) * tune_trials * rounds
+        hostile = len(panels(settings, rounds, entrants.attacks))
+        judging, scales = hostile * trials * rounds, dict.fromkeys(entrants.tuned, scale)
+        work = {policy: judging + tuning * len(grids(entrants).get(policy, ())) for policy in entrants.policies}
         evaluation = evaluation_config(entrants, world, scales, rounds=rounds, trials=trials, seed=seed)
         for policy, each in measure(evaluation, min(50, rounds), slices=1).items():
-            work = judging + tuning.get(policy, 0)
-            microseconds += (each + _AROUND) * work / len(_SCALES)
-    worlds = len(entrants.environments)
+            microseconds += (each + _AROUND) * work[policy] / len(_SCALES)
+        judged += len(work) * judging // len(_SCALES)
+        tuned += (sum(work.values()) - len(work) * judging) // len(_SCALES)
+        number = max(number, hostile)
     lines = [
-        f"{len(entrants.policies)} policies, {len(attacks(rounds, entrants.attacks))} attacks and levels, "
-        f"worlds: {worlds}; {worlds * sum(tuning.values()) / 1e6:.3g} million rounds of tuning, "
-        f"{worlds * len(entrants.policies) * judging / 1e6:.3g} million of evaluation",
+        f"{len(entrants.policies)} policies, up to {number} attacks and levels, worlds: {len(entrants.environments)}; "
+        f"{tuned / 1e6:.3g} million rounds of tuning, {judged / 1e6:.3g} million of evaluation",
         f"about {microseconds / 6e7 / workers:.2g} minutes on {workers} of these cores, if nothing is there yet",
     ]
     return lines + ([f"not in this version: {', '.join(entrants.missing)}"] if entrants.missing else [])

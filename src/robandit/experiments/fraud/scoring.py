@@ -8,11 +8,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from robandit.arrays import TINY, Floats
+from robandit.arrays import Floats
 from robandit.experiments.fraud.playing import regret
 from robandit.experiments.fraud.scenario import NOBODY, FraudScenario
 from robandit.experiments.intervals import Ratio, interval
 from robandit.policies import Policy
+
+MATERIAL = 0.01
+"""The least regret that counts, as a share of that of uniform play."""
 
 
 class Entrant(NamedTuple):
@@ -34,27 +37,29 @@ def play_all(scenarios: Sequence[FraudScenario], entrants: Mapping[str, Entrant]
     }
 
 
-def geometric(above: Floats, below: Floats) -> Ratio:
-    """The geometric mean over scenarios of the ratio of mean regrets, with an interval over scenarios.
+def material(regrets: Regrets, uniform: Floats) -> dict[str, Floats]:
+    """The mean regrets of each entrant, (scenarios,), of which none counts less than 1 % of uniform play's.
 
-    >>> geometric(np.array([[1.0, 3.0], [8.0, 8.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).value
+    Where a policy finds the best action at once, its regret is nearly nothing, and a ratio to it says nothing.
+    """
+    least = MATERIAL * uniform.mean(axis=1)
+    return {label: np.maximum(regret.mean(axis=1), least) for label, regret in regrets.items()}
+
+
+def geometric(above: Floats, below: Floats) -> Ratio:
+    """The geometric mean over scenarios of the ratio of mean regrets (scenarios,), with an interval over scenarios.
+
+    >>> geometric(np.array([2.0, 8.0]), np.array([1.0, 2.0])).value
     2.82842712474619
     """
-    logs = np.log(np.maximum(ratios(above, below), TINY))
+    logs = np.log(above / below)
     middle, half = interval(logs)
     return Ratio(exp(middle), exp(middle - half), exp(middle + half))
 
 
-def ratios(above: Floats, below: Floats) -> Floats:
-    """The ratio of the mean regrets in each scenario, (scenarios,)."""
-    return above.mean(axis=1) / np.maximum(below.mean(axis=1), TINY)
-
-
-def best_in_hindsight(regrets: Regrets, rivals: Iterable[str]) -> Floats:
-    """The regret of the best rival of each scenario, (scenarios, trials)."""
-    stacked = np.stack([regrets[label] for label in rivals])
-    first = stacked.mean(axis=2).argmin(axis=0)
-    return stacked[first, np.arange(len(first))]
+def best_in_hindsight(means: Mapping[str, Floats], rivals: Iterable[str]) -> Floats:
+    """The mean regret of the best rival of each scenario, (scenarios,)."""
+    return np.min([means[label] for label in rivals], axis=0)
 
 
 class Part(NamedTuple):

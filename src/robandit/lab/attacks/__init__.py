@@ -11,6 +11,7 @@ from robandit.lab.attacks.first_impressions import FirstImpressions
 from robandit.lab.attacks.flip import Flip
 from robandit.lab.attacks.garcelon_adaptive import GarcelonAdaptive
 from robandit.lab.attacks.garcelon_simplified import GarcelonSimplified
+from robandit.lab.attacks.insider import Framing, InsideTolerance
 from robandit.lab.attacks.late import Late
 from robandit.lab.attacks.ledger import Ledger
 from robandit.lab.attacks.none import NoAttack
@@ -46,6 +47,8 @@ BY_SOURCE: dict[str, type[Attack]] = {
     "source-suppress": SourceSuppress,
     "source-flip": SourceFlip,
     "source-noise": SourceNoise,
+    "inside-tolerance": InsideTolerance,
+    "framing": Framing,
 }
 """The attacks of some sources of traffic, by name."""
 
@@ -66,8 +69,10 @@ __all__ = [
     "FirstImpressions",
     "Flip",
     "Flips",
+    "Framing",
     "GarcelonAdaptive",
     "GarcelonSimplified",
+    "InsideTolerance",
     "Late",
     "Ledger",
     "NoAttack",

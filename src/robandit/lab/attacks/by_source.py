@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class BySource(Attack):
     move_every: int | None = None
     """Rounds after which the next sources take over. By default the same ones lie throughout."""
 
-    strength = "weak"
+    strength: ClassVar[Literal["weak", "strong"]] = "weak"
 
     def __post_init__(self) -> None:
         super().__post_init__()

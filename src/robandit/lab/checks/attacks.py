@@ -35,7 +35,7 @@ from robandit.lab.environments import (
     UnitBall,
 )
 from robandit.policies import Decision
-from robandit.streams import POLICY, Draws
+from robandit.streams import ATTACK, POLICY, Draws
 
 MakeAttack: TypeAlias = Callable[..., Attack]
 """Makes an attack, with ``budget`` where it is given."""
@@ -191,6 +191,25 @@ def check_lies_come_before_the_action(make: MakeAttack) -> None:
             _check_same_lies(tales)
 
 
+def check_owners(make: MakeAttack) -> None:
+    """An attack says of each visitor whether it is its own, whatever runs beside, and leaves the offer as it was."""
+    for environment in _worlds(make()):
+        said = []
+        for trials in (range(4), [2]):
+            attack = make()
+            attack.start(Draws(seed=_SEED, trials=trials, who=ATTACK), environment)
+            for offer in offers(environment, trials, _ROUNDS // 3, _SEED):
+                before = copied(offer)
+                owned = attack.owns(offer)
+                assert np.shape(owned) == (len(trials),) and owned.dtype == bool, (
+                    f"owns must be (B,) bools, got {owned!r}"
+                )
+                assert not changes(offer, before), f"owns changes the {changes(offer, before)} of an offer"
+                said.append(owned[-2 if len(trials) > 1 else 0])
+        half = len(said) // 2
+        assert said[:half] == said[half:], "whether a visitor is owned depends on its companions"
+
+
 def _check_same_lies(tales: Sequence[_Round]) -> None:
     """Check that three versions of one round, with different actions played, fit the same lies."""
     first = tales[0]
@@ -220,6 +239,7 @@ ATTACK_CHECKS: Sequence[Callable[[MakeAttack], None]] = (
     check_budget_zero_is_no_attack,
     check_odd_sets,
     check_lies_come_before_the_action,
+    check_owners,
 )
 
 

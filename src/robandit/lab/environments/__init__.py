@@ -1,9 +1,10 @@
-"""The environments: what a round offers, random worlds whose parts can be changed, and nine of them by name."""
+"""The environments: what a round offers, random worlds whose parts can be changed, and ten of them by name."""
 
 from robandit.lab.environments.base import NEVER, Environment, Menu, Offer, side_by_side
 from robandit.lab.environments.presets import (
     Bernoulli,
     ChangingSets,
+    Clicks,
     Delayed,
     Drift,
     Fresh,
@@ -19,6 +20,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "fresh": Fresh,
     "heteroscedastic": Heteroscedastic,
     "bernoulli": Bernoulli,
+    "clicks": Clicks,
     "per-action-noise": PerActionNoise,
     "unit-ball": UnitBall,
     "changing-sets": ChangingSets,
@@ -32,6 +34,7 @@ __all__ = [
     "NEVER",
     "Bernoulli",
     "ChangingSets",
+    "Clicks",
     "Delayed",
     "Drift",
     "Environment",

@@ -46,6 +46,17 @@ class Bernoulli(Synthetic):
 
 
 @dataclass(kw_only=True, frozen=True)
+class Clicks(Bernoulli):
+    """Clicks as a shop has them: rates between 2 and 40 %, linear in features of which the first is constant."""
+
+    dim: int = 6
+    actions: int = 10
+    parameter: str = "random"
+    lowest: float | None = 0.02
+    highest: float | None = 0.40
+
+
+@dataclass(kw_only=True, frozen=True)
 class PerActionNoise(Synthetic):
     """Every action has its own noise and its own σ."""
 

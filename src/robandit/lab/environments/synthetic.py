@@ -40,6 +40,14 @@ class Synthetic(Environment):
     """Whether each action has its own σ and noise; by default all actions of a round share them."""
     parameter: str = "even"
     """The unknown μ*: `even`, which is 1/√d in each coordinate as in the paper, or `random` on the unit sphere."""
+    shortest: float = 1.0
+    """Lower end of the range from which the length of μ* is drawn, uniformly."""
+    longest: float = 1.0
+    """Upper end of the range from which the length of μ* is drawn."""
+    lowest: float | None = None
+    """Lowest click rate. With it the first feature is constant, and a random μ* keeps all rates in range."""
+    highest: float | None = None
+    """Highest click rate."""
     drift: float = 0.0
     """Angle in radians by which μ* turns each round, towards a random direction."""
     mean_delay: float = 0.0
@@ -84,6 +92,9 @@ class Synthetic(Environment):
             raise ValueError(
                 f"bernoulli rewards need noise_range >= 1 and drift = 0, got {self.noise_range} and {self.drift}"
             )
+        if not 0.0 < self.shortest <= self.longest <= self.parameter_bound:
+            raise ValueError(f"0 < shortest <= longest <= 1 must hold, got {self.shortest} and {self.longest}")
+        self._check_rates()
         if self.noise == "bernoulli" and (self.sigma_low, self.sigma_high) != (0.0, 0.05):
             raise ValueError("bernoulli rewards have a sigma of 0.5; leave sigma_low and sigma_high out")
         if self.infinite and (self.per_action or self.noise == "bernoulli" or self.fewest or self.fresh_rounds):
@@ -94,6 +105,18 @@ class Synthetic(Environment):
             raise ValueError(f"an infinite set goes without zeta, got {self.zeta}")
         if self.drift > 0.0 and self.dim == 1:
             raise ValueError("drift needs dim >= 2: in one dimension there is nowhere to turn")
+
+    def _check_rates(self) -> None:
+        """Refuse click rates that can't be had."""
+        if self.lowest is None and self.highest is None:
+            return
+        if self.lowest is None or self.highest is None or not 0.0 <= self.lowest <= self.highest <= 1.0:
+            raise ValueError(f"0 <= lowest <= highest <= 1 must hold, got {self.lowest} and {self.highest}")
+        if self.noise != "bernoulli" or self.parameter != "random" or self.shortest < 1.0:
+            raise ValueError("lowest and highest go with bernoulli rewards, a random parameter and no other length")
+        longest = (self.dim * (self.lowest**2 + self.highest**2) / 2.0) ** 0.5  # all taste in one feature
+        if self.dim < 2 or longest > self.parameter_bound:
+            raise ValueError(f"rates from {self.lowest} to {self.highest} need 2 <= dim <= 2/(lowest² + highest²)")
 
     @property
     def set_size(self) -> int | None:
@@ -139,12 +162,14 @@ class Synthetic(Environment):
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:
         """The decision sets by round. Entries are uniform on ±1/√d; for rewards of 0 or 1 they are positive."""
         entries, sizes, where = draw.uniform(self.actions, self.dim), draw.shared(), self._parameters(draw)
-        low, width = (0.0, 1.0) if self.noise == "bernoulli" else (-1.0, 2.0)
+        low, width = (0.0, 1.0) if self.noise == "bernoulli" and self.highest is None else (-1.0, 2.0)
 
         def fresh(t: int) -> Menu:
             if self.infinite:
                 return Menu.of(Ball(self.dim), where(t))
             actions = (low + width * entries.at(t)) * self.dim**-0.5
+            if self.highest is not None:
+                actions[:, :, 0] = self.dim**-0.5
             if self.fewest is not None:
                 actions = actions[:, : self.fewest + int(sizes.at(t)[0] * (self.actions - self.fewest + 1))].copy()
             actions.flags.writeable = False  # policies check a set that can't have changed only once
@@ -166,6 +191,12 @@ class Synthetic(Environment):
         if self.parameter == "random":
             start = directions[:, 0] / np.linalg.norm(directions[:, 0], axis=1, keepdims=True)
             start = np.abs(start) if self.noise == "bernoulli" else start
+        if self.shortest < self.longest:
+            start = start * (self.shortest + (self.longest - self.shortest) * draw.uniform(1).at(0))
+        elif self.longest != 1.0:
+            start = start * self.longest
+        if self.lowest is not None and self.highest is not None:
+            start = _tastes(directions[:, 0], self.lowest, self.highest)
         if self.drift == 0.0:
             return lambda t: start
         aside = directions[:, 1] - np.vecdot(directions[:, 1], start)[:, None] * start
@@ -222,3 +253,12 @@ class Synthetic(Environment):
             return np.where(fate.at(t) < self.lost, NEVER, waits).astype(np.int64)
 
         return delays
+
+
+def _tastes(directions: Floats, lowest: float, highest: float) -> Floats:
+    """Parameters (B, d) of click rates within these ends, for features ±1/√d of which the first is 1/√d."""
+    taste = directions.copy()
+    taste[:, 0] = 0.0
+    taste *= 0.5 * (highest - lowest) / np.abs(taste).sum(axis=1, keepdims=True)
+    taste[:, 0] = 0.5 * (highest + lowest)
+    return taste * directions.shape[1] ** 0.5
