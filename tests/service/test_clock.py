@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from served import check_fold, offer, working
 
-from robandit.service.clock import GRACE, SLEW, Clock, ticks
+from robandit.service.clock import GRACE, SLEW, ServiceClock, ticks
 from robandit.service.hub import Hub
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.types import BanditSettings, Feedback
@@ -114,7 +114,7 @@ def test_a_start_with_a_clock_ahead_leaves_an_hour(tmp_path: Path) -> None:
 
 def test_the_clock_flows() -> None:
     wall, real = [0.0], [0.0]
-    clock = Clock(lambda: wall[0], lambda: real[0])
+    clock = ServiceClock(lambda: wall[0], lambda: real[0])
     for step, jump in ((1.0, 50.0), (5.0, -200.0), (1000.0, 0.0), (0.0, 7.0), (1e6, 0.0)):
         before = clock()
         real[0], wall[0] = real[0] + step, wall[0] + step + jump

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,7 @@ def test_windows_of_many_bandits_close(tmp_path: Path) -> None:
     hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
     rng = np.random.default_rng(1)
     windows = {f"b{i}": float(rng.integers(1, 100)) for i in range(20)}
-    asked = [
+    asked: list[Callable[[], Any]] = [
         partial(hub.create, name, BanditSettings(dim=3, reward_window=window), 1) for name, window in windows.items()
     ]
     asked += [partial(hub.decide, name, offer(f"{name}-{i}")) for i in range(3) for name in windows]

@@ -72,6 +72,7 @@ def _serve(options: Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
+    from robandit.service.protocol import Connection, most_connections
     from robandit.service.senders import Senders, is_loopback
     from robandit.service.stores import StoreError, open_store
 
@@ -85,6 +86,7 @@ def _serve(options: Namespace) -> None:
         hub = Hub(open_store(options.store), look=looker)
     except StoreError as error:
         raise ConfigError(str(error)) from None
+    Connection.most = most_connections()
     server = _server(options)
     server.config.app = Service(hub, keys, senders, stop=partial(setattr, server, "should_exit", True))
     _run(server, looker)

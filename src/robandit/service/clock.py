@@ -16,11 +16,11 @@ def ticks() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-class Clock:
+class ServiceClock:
     """Seconds since 1970. It goes on by real time, never jumps or stops, and drifts to ``wall`` by at most `SLEW`.
 
     >>> wall, real = [1000.0], [0.0]
-    >>> clock = Clock(lambda: wall[0], lambda: real[0])
+    >>> clock = ServiceClock(lambda: wall[0], lambda: real[0])
     >>> wall[0] += 86_400.0                       # somebody sets the machine's clock a day ahead
     >>> real[0] += 10.0
     >>> clock() - 1000.0

@@ -10,14 +10,14 @@ from typing import Any
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
-from robandit.service.calls import Calls
-from robandit.service.clock import Clock, ticks
+from robandit.service.change_queue import ChangeQueue
+from robandit.service.changes import Changes
+from robandit.service.clock import ServiceClock, ticks
 from robandit.service.cost import reward_slice
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.service.writer import Writer
 from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcome, Status
 
 log = logging.getLogger("robandit.service")
@@ -37,16 +37,16 @@ class Hub:
     ) -> None:
         if found := store.faults():
             raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
-        self._store, self._look, self.clock = store, look, Clock(store.now, ticks)
+        self._store, self._look, self.clock = store, look, ServiceClock(store.now, ticks)
         self.bandits = Bandits(store, self.clock)
-        self._calls, self._writer = Calls(self.bandits, self.clock), Writer(store, self.bandits)
-        self._ask, self.work = self._writer.ask, self._writer.work
+        self._changes, self._queue = Changes(self.bandits, self.clock), ChangeQueue(store, self.bandits)
+        self._ask, self.work = self._queue.ask, self._queue.work
         store.release()
 
     @property
     def broken(self) -> str | None:
         """The reason why nothing can be written any more."""
-        return self._writer.broken
+        return self._queue.broken
 
     # Requests that change something.
 
@@ -59,11 +59,11 @@ class Hub:
         chosen them.
         """
         described = settings.__struct_fields__ if given is None else tuple(given)
-        return await self._ask(partial(self._calls.create, name, settings, seed, described))
+        return await self._ask(partial(self._changes.create, name, settings, seed, described))
 
     async def decide(self, name: str, choice: Choice) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
-        return await self._ask(lambda items: self._calls.decide(self.bandits.named(name), choice, items))
+        return await self._ask(lambda items: self._changes.decide(self.bandits.named(name), choice, items))
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
@@ -72,7 +72,7 @@ class Hub:
         check_rewards(bandit.learner.declared, given)
         step, found = reward_slice(bandit.settings.dim), []
         for start in range(0, len(given), step):
-            found += await self._ask(partial(self._calls.reward, bandit, given[start : start + step]))
+            found += await self._ask(partial(self._changes.reward, bandit, given[start : start + step]))
         return found
 
     async def close_windows(self) -> None:
@@ -89,7 +89,7 @@ class Hub:
                 bandit.seen = rounds
                 found = await asyncio.to_thread(self._look, bandit.learner.monitor.state())
                 if found is not None:
-                    await self._ask(partial(self._calls.prove, bandit, found))
+                    await self._ask(partial(self._changes.prove, bandit, found))
 
     # Requests that read.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from robandit.service.clock import GRACE, Clock
+from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import KINDS, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
@@ -46,7 +46,7 @@ class LiveBandit:
 class Bandits(dict[str, LiveBandit]):
     """All bandits by name. Nothing here takes time for a bandit that nothing happens to."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: ServiceClock) -> None:
         super().__init__()
         self._store, self._clock = store, clock
         self._numbers: dict[int, LiveBandit] = {}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from robandit.monitor.certificate import Certificate
-from robandit.service.clock import Clock
+from robandit.service.clock import ServiceClock
 from robandit.service.cost import check_creation, check_decision
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit
@@ -22,10 +22,10 @@ from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcom
 log = logging.getLogger("robandit.service")
 
 
-class Calls:
+class Changes:
     """Creates bandits, decides, takes rewards and writes down proofs."""
 
-    def __init__(self, bandits: Bandits, clock: Clock) -> None:
+    def __init__(self, bandits: Bandits, clock: ServiceClock) -> None:
         self._bandits, self._clock = bandits, clock
 
     def create(

@@ -24,7 +24,7 @@ class _Job(NamedTuple):
     answer: asyncio.Future[Any]
 
 
-class Writer:
+class ChangeQueue:
     """Runs jobs in groups. A job adds what is to be written to the list that it is given."""
 
     def __init__(self, store: Store, bandits: Bandits) -> None:
