@@ -72,7 +72,8 @@ def test_a_broken_request_is_not_begun(server: Server) -> None:
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/bandits/shop/decisions HTTP/1.1\r\nHost: loc", post(FIRST)[:-5]])
 def test_a_flood_of_half_requests_stops_nobody(server: Server, sent: bytes) -> None:
     """There are more than the service may have descriptors. It answers others, closes the flood's, and says so."""
-    flood, lines = [], []
+    flood: list[socket.socket] = []
+    lines: list[str] = []
     reader = threading.Thread(target=lambda: lines.extend(server.process.stderr or []), daemon=True)
     reader.start()
     try:
