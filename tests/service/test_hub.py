@@ -113,6 +113,26 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
     check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
+def test_one_missing_reward_keeps_the_monitor_waiting_for_an_hour(tmp_path: Path) -> None:
+    """Not for a day, with the default settings. What is missing must not enter by its value, so the monitor waits."""
+    now = [1e9]
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
+    seen = []
+
+    async def wait(seconds: float) -> None:
+        now[0] += seconds
+        await hub.close_windows()
+        seen.append(hub.bandits["shop"].learner.monitor.rounds)
+
+    names = [f"d{i}" for i in range(5)]
+    calls: list[Callable[[], Any]] = [lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7)]
+    calls += [partial(hub.decide, "shop", offer(name)) for name in names]
+    calls += [partial(hub.reward, "shop", [Feedback(decision_id=name, reward=0.1)]) for name in names[1:]]
+    working(hub, *calls, partial(wait, 3599.0), partial(wait, 1.0))
+    assert seen == [0, 5]
+    hub.stop()
+
+
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     """It is found on a copy, written down, and there after a restart. Looking changes nothing else."""
     hub, rng = Hub(SQLiteStore(tmp_path / "log.db")), np.random.default_rng(5)

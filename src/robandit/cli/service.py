@@ -96,6 +96,9 @@ def _serve(options: Namespace) -> None:
 
 def _run(server: uvicorn.Server, looker: Looker) -> None:
     """Serve until the server is stopped."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)  # threads of BLAS would wait for each other over small matrices, and take the other cores
     gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
     gc.set_threshold(20_000, 20, 20)
     try:

@@ -25,7 +25,7 @@ from robandit.service.pages import routes as pages
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_json
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Batch, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -217,7 +217,7 @@ class Service:
 
 
 _CHOICE = msgspec.json.Decoder(Choice)
-_FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
+_FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:

@@ -28,12 +28,12 @@ class DecisionCost(NamedTuple):
 
 _LIGHT = DecisionCost(0.0, 100.0, 0.6)
 _COSTS = {
-    "lin-ts": DecisionCost(0.5, 4000.0, 5.0),
-    "robust-lin-ts": DecisionCost(0.5, 4000.0, 5.0),
+    "lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
+    "robust-lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
     "exp3p": DecisionCost(0.5, 1200.0, 15.0),
     "cobe": DecisionCost(0.5, 3500.0, 20.0),
     "stochastic-corral": DecisionCost(0.6, 5000.0, 50.0),
-    "multi-level-weighted-oful": DecisionCost(5.0, 2500.0, 100.0),
+    "multi-level-weighted-oful": DecisionCost(9.0, 2500.0, 100.0),
 }
 
 
