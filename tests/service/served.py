@@ -30,10 +30,16 @@ SHOP = {"dim": 3, "noise_range": 0.5}
 class Server:
     """A service in a process of its own."""
 
-    def __init__(self, store: Path | str, *options: str, port: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Path | str,
+        *options: str,
+        port: int | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> None:
         self.port = port or free_port()
         command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=before)
         self._wait()
 
     def _wait(self) -> None:

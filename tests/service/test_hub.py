@@ -29,9 +29,9 @@ from robandit.wire.types import Action, BanditSettings, Choice, Feedback
 
 @pytest.mark.parametrize("default", [0.0, None])
 def test_windows_close(tmp_path: Path, default: float | None) -> None:
-    """Windows go by the service's clock, which never goes back. A default counts once; late rewards are refused."""
+    """Windows go by real time. A default counts once; late rewards are refused."""
     now = [1000.0]
-    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
     settings = BanditSettings(dim=3, noise_range=0.5, reward_window=60.0, default_reward=default)
 
     async def later(seconds: float) -> None:
@@ -41,9 +41,9 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
         hub,
         lambda: hub.create("shop", settings, 7),
         lambda: hub.decide("shop", offer("one")),
-        lambda: later(-500.0),  # somebody sets the clock back
+        lambda: later(5.0),
         lambda: hub.decide("shop", offer("two")),
-        lambda: later(555.0),
+        lambda: later(50.0),
         lambda: hub.reward("shop", [Feedback(decision_id="two", reward=0.2)]),
         lambda: later(10.0),
         hub.close_windows,
@@ -63,7 +63,7 @@ def test_windows_close(tmp_path: Path, default: float | None) -> None:
 def test_ids_that_come_again(tmp_path: Path) -> None:
     """Ids come again within a batch, after the window, and in another bandit."""
     now = [1000.0]
-    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]))
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
     settings = BanditSettings(dim=3, noise_range=0.5, reward_window=60.0)
 
     def rewards(name: str, *values: float, bandit: str = "shop") -> Callable[[], Any]:
@@ -111,6 +111,26 @@ def test_the_monitor_reads_decisions_in_their_order(tmp_path: Path) -> None:
     assert gram == pytest.approx(sum(np.outer(one, one) / 0.25 for one in expected))
     hub.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))
+
+
+def test_one_missing_reward_keeps_the_monitor_waiting_for_an_hour(tmp_path: Path) -> None:
+    """Not for a day, with the default settings. What is missing must not enter by its value, so the monitor waits."""
+    now = [1e9]
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
+    seen = []
+
+    async def wait(seconds: float) -> None:
+        now[0] += seconds
+        await hub.close_windows()
+        seen.append(hub.bandits["shop"].learner.monitor.rounds)
+
+    names = [f"d{i}" for i in range(5)]
+    calls: list[Callable[[], Any]] = [lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7)]
+    calls += [partial(hub.decide, "shop", offer(name)) for name in names]
+    calls += [partial(hub.reward, "shop", [Feedback(decision_id=name, reward=0.1)]) for name in names[1:]]
+    working(hub, *calls, partial(wait, 3599.0), partial(wait, 1.0))
+    assert seen == [0, 5]
+    hub.stop()
 
 
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def shop(path: Path, rounds: int = 40) -> Hub:
                 calls.append(partial(hub.reward, name, [Feedback(decision_id=f"d{i}", reward=0.1)]))
 
     async def keep() -> None:
-        append(hub._store, [], hub._snapshots(of_all=True))
+        append(hub._store, [], hub.bandits.all_snapshots())
 
     working(hub, *calls[:40], keep, *calls[40:])
     return hub

@@ -204,6 +204,9 @@ def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
     first, second = open_store(url), open_store(url)
     assert first.watches() and not second.watches() and first.watches()
     first.close()
+    until = time.monotonic() + 20.0
+    while not second.watches() and time.monotonic() < until:
+        time.sleep(0.05)  # the server takes a moment to notice
     assert second.watches()
     second.close()
 
@@ -222,6 +225,38 @@ def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
     assert abs(first.status("shop").now - time.time()) < 60.0
     first.stop()
     second.stop()
+
+
+def test_what_one_acknowledged_is_read_at_the_other(postgres: Postgres) -> None:
+    """At once: in the log, the status, the list and the metrics."""
+    services = Services(postgres.new("reading"), 2)
+    first, second = services.all
+    assert first.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
+    assert second.ask("GET", "/v1/bandits")[1] == ["shop"]
+    for number in range(1, 21):
+        first, second = second, first
+        shown = {"actions": [{"id": "a", "features": [0.1, 0.2, 0.3]}], "decision_id": f"d{number}"}
+        assert first.ask("POST", "/v1/bandits/shop/decisions", shown)[0] == 200
+        assert second.ask("GET", "/v1/bandits/shop")[1]["rounds"] == number
+        assert second.ask("GET", "/v1/bandits/shop/log")[1].count("\n") == number
+        assert f'robandit_rounds_total{{bandit="shop"}} {number}' in second.ask("GET", "/metrics")[1]
+    services.close()
+
+
+def test_a_dear_decision_is_refused_and_ends_nobody(postgres: Postgres) -> None:
+    """It outlasted the time that a transaction may take, and its retry ended the next process."""
+    services = Services(postgres.new("dear"), 2)
+    settings = {"dim": 18, "policy": "multi-level-weighted-oful"}
+    assert services.all[0].ask("PUT", "/v1/bandits/shop", settings)[0] == 201
+    rows = [[round(0.01 * ((i * j) % 17), 2) for j in range(18)] for i in range(10_000)]
+    shown = {"actions": [{"id": f"a{i}" * 20, "features": row} for i, row in enumerate(rows)], "decision_id": "one"}
+    for server in services.all:
+        status, answer = server.ask("POST", "/v1/bandits/shop/decisions", shown)
+        assert status == 413 and "actions at a time" in answer["error"]
+        fewer = {"actions": shown["actions"][:500], "decision_id": str(server.port)}
+        assert server.ask("POST", "/v1/bandits/shop/decisions", fewer)[0] == 200
+    assert [server.process.poll() for server in services.all] == [None, None]
+    services.close()
 
 
 def test_damage_is_noticed(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,6 +162,9 @@ def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
         many = b'{"actions": [%b]}' % b", ".join(b'{"id": "%d", "features": [0,0,0]}' % i for i in range(number))
         found, answer = server.ask("POST", "/v1/bandits/shop/decisions", many)
         assert found == status and word in answer["error"]
+    many = json.dumps([{"decision_id": "first", "reward": 0.1}] * 10_001).encode()
+    found, answer = server.ask("POST", "/v1/bandits/shop/rewards", many)
+    assert found == 422 and "10000" in answer["error"]
     assert everything(server) == before
     assert server.stop()
     check_fold(SQLiteStore(tmp_path / "log.db"))

@@ -37,7 +37,8 @@ SETTINGS = {
 class Expected:
     """What the model knows about a bandit."""
 
-    clock: float = 0.0
+    held: float = 0.0
+    """Time before which no window closes, since the service was started shortly before."""
     answers: dict[str, tuple[Choice, Chosen]] = field(default_factory=dict)
     pending: dict[str, float] = field(default_factory=dict)
     final: dict[str, float | None] = field(default_factory=dict)
@@ -48,14 +49,15 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.now = 1000.0
+        self.wall, self.ticks = 1000.0, 0.0
         self.known = {name: Expected() for name in SETTINGS}
         self.loop = asyncio.new_event_loop()
         self._open()
 
     def _open(self) -> None:
         path = Path(self.folder.name) / "log.db"
-        self.hub = Hub(SQLiteStore(path, synchronous="OFF", clock=lambda: self.now))
+        store = SQLiteStore(path, synchronous="OFF", clock=lambda: self.wall)
+        self.hub = Hub(store, ticks=lambda: self.ticks)
         self.work = self.loop.create_task(self.hub.work())
 
     def _close(self) -> None:
@@ -92,12 +94,11 @@ class Model(RuleBasedStateMachine):
             return
         assert isinstance(found, Chosen) and found.decision_id == id and found.round == len(known.answers) + 1
         assert 0.0 < found.propensity <= 1.0
-        known.clock = max(known.clock, self.now)
-        known.answers[id], known.pending[id] = (choice, found), known.clock
+        known.answers[id], known.pending[id] = (choice, found), self.hub.clock()
 
     @rule(name=NAMES, id=IDS, value=REWARDS)
     def reward_late(self, name: str, id: str, value: float) -> None:  # noqa: A002
-        self.now = max(self.now, self.known[name].clock) + WINDOW
+        self.advance(2 * WINDOW)
         self.reward(name, [(id, value)])
 
     @rule(name=NAMES, given=st.lists(st.tuples(IDS, REWARDS), min_size=1, max_size=4))
@@ -108,7 +109,7 @@ class Model(RuleBasedStateMachine):
         for one, value in given:
             if one in known.pending:
                 del known.pending[one]
-                known.final[one], known.clock = value, max(known.clock, self.now)
+                known.final[one] = value
                 expected.append("accepted")
             elif one not in known.final:
                 expected.append("unknown")
@@ -120,11 +121,10 @@ class Model(RuleBasedStateMachine):
         assert [one.status for one in self._do(self.hub.reward(name, items))] == expected
 
     def _expire(self, name: str) -> None:
-        known = self.known[name]
-        now = max(known.clock, self.now)
-        for one in [one for one, at in known.pending.items() if now >= at + WINDOW]:
+        known, now = self.known[name], self.hub.clock()
+        for one in [one for one, at in known.pending.items() if now >= max(at + WINDOW, known.held)]:
             del known.pending[one]
-            known.final[one], known.clock = None, now
+            known.final[one] = None
 
     @rule()
     def close_windows(self) -> None:
@@ -132,9 +132,19 @@ class Model(RuleBasedStateMachine):
         for name in SETTINGS:
             self._expire(name)
 
-    @rule(seconds=st.sampled_from([0.5, WINDOW / 2, WINDOW, 1e9, -0.5, -WINDOW, -900.0]))
+    @rule(seconds=st.sampled_from([0.5, WINDOW / 2, WINDOW, 1e9]))
+    def advance(self, seconds: float) -> None:
+        """Time passes, and the service's time does, too, within a tenth."""
+        before = self.hub.clock()
+        self.wall, self.ticks = self.wall + seconds, self.ticks + seconds
+        assert 0.89 * seconds <= self.hub.clock() - before <= 1.11 * seconds
+
+    @rule(seconds=st.sampled_from([0.5, WINDOW, 1e9, -0.5, -WINDOW, -900.0]))
     def jump(self, seconds: float) -> None:
-        self.now += seconds
+        """Somebody sets the machine's clock, which nobody notices."""
+        before = self.hub.clock()
+        self.wall += seconds
+        assert self.hub.clock() == before
 
     @rule()
     def look(self) -> None:
@@ -150,6 +160,8 @@ class Model(RuleBasedStateMachine):
         before = {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()}
         self._close()
         self._open()
+        for known in self.known.values():
+            known.held = self.hub.clock() + WINDOW
         assert {name: bandit.learner.digest() for name, bandit in self.hub.bandits.items()} == before
 
     @invariant()

@@ -74,6 +74,7 @@ def _serve(options: Namespace) -> None:
     from robandit.service.hub import Hub
     from robandit.service.keys import Keys
     from robandit.service.looker import Looker
+    from robandit.service.protocol import Connection, most_connections
     from robandit.service.senders import Senders, is_loopback
     from robandit.service.stores import StoreError, open_store
 
@@ -87,6 +88,7 @@ def _serve(options: Namespace) -> None:
         hub = Hub(open_store(options.store), look=looker)
     except StoreError as error:
         raise ConfigError(str(error)) from None
+    Connection.most = most_connections()
     server = _server(options)
     server.config.app = Service(hub, keys, senders, stop=partial(setattr, server, "should_exit", True))
     _run(server, looker)
@@ -96,6 +98,9 @@ def _serve(options: Namespace) -> None:
 
 def _run(server: uvicorn.Server, looker: Looker) -> None:
     """Serve until the server is stopped."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)  # threads of BLAS would wait for each other over small matrices, and take the other cores
     gc.freeze()  # what is there now stays there, and need not be looked through for garbage again and again
     gc.set_threshold(20_000, 20, 20)
     try:

@@ -25,7 +25,7 @@ from robandit.service.pages import routes as pages
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_json
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Choice, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Batch, Choice, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -173,13 +173,16 @@ class Service:
         return Outcomes(results=await self.hub.reward(name, given if isinstance(given, list) else [given]))
 
     async def _status(self, request: Request) -> Response:
+        await self.hub.catch_up()
         return _answer(self.hub.status(request.path_params["name"]))
 
     async def _list(self, request: Request) -> Response:
+        await self.hub.catch_up()
         return _answer(self._keys.seen(request.headers, sorted(self.hub.bandits)))
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
+        await self.hub.catch_up()
         if form == "parquet":
             return await self._parquet(request, name)
         if form != "ndjson":
@@ -200,6 +203,7 @@ class Service:
         return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")
 
     async def _metrics(self, request: Request) -> Response:
+        await self.hub.catch_up()
         lines = self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))
         return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
@@ -213,7 +217,7 @@ class Service:
 
 
 _CHOICE = msgspec.json.Decoder(Choice)
-_FEEDBACK = msgspec.json.Decoder(Feedback | list[Feedback])
+_FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:

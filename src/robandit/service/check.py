@@ -13,7 +13,7 @@ from robandit.wire.events import Event
 from robandit.wire.types import BanditSettings
 
 
-class Finding(NamedTuple):
+class BanditCheck(NamedTuple):
     """What was found about a bandit."""
 
     name: str
@@ -23,13 +23,13 @@ class Finding(NamedTuple):
     """What is wrong."""
 
 
-def check_bandits(store: Store) -> Iterator[Finding]:
+def check_bandits(store: Store) -> Iterator[BanditCheck]:
     """Check one bandit after the other: every event, both ways to it, the fold, and the snapshot."""
     for record in store.bandits():
         yield _check(store, record)
 
 
-def _check(store: Store, record: Bandit) -> Finding:
+def _check(store: Store, record: Bandit) -> BanditCheck:
     """Fold a log as far as it goes."""
     faults: list[str] = []
     kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
@@ -44,7 +44,7 @@ def _check(store: Store, record: Bandit) -> Finding:
         faults.append(str(error) if isinstance(error, DamageError) else _unfit(learner.place, record, error))
     if kept is not None and kept.place > learner.place and not faults:
         faults.append(f"the log of bandit {record.name!r} ends at event {learner.place}, and had {kept.place}")
-    return Finding(record.name, learner.place, faults)
+    return BanditCheck(record.name, learner.place, faults)
 
 
 def _snapshot(store: Store, record: Bandit, faults: list[str]) -> Snapshot | None:

@@ -10,6 +10,7 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.wire.types import (
+    MOST_REWARDS,
     NAME,
     NEED_CORRUPTION,
     BanditSettings,
@@ -94,7 +95,9 @@ def _bandits() -> dict[str, Any]:
     decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
     reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
     content = reward["requestBody"]["content"]["application/json"]
-    content["schema"] = {"anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback)}]}
+    content["schema"] = {
+        "anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}]
+    }
     return {
         "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
         bandit: {

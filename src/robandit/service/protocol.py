@@ -1,35 +1,73 @@
-"""HTTP connections with limits on the size of a request's head and on the time that a request takes to arrive."""
+"""HTTP connections with limits: on the size of a request's head, on the time that a request takes to arrive, and on the
+number of connections. What is refused for them is in the service's log."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from typing import ClassVar
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from robandit.wire.types import Problem
 
+log = logging.getLogger("robandit.service")
+
 LARGEST_HEAD = 64 << 10
 """Largest number of bytes of a request before its body. A head that comes in one piece may have more."""
 PATIENCE = 30.0
 """Seconds that a request may take to arrive, and that a connection may take to begin one. It can be twice that, since
 one timer serves all requests of a connection."""
+SPARE = 100
+"""Number of descriptors that are left for files when all connections are taken."""
+
+
+def most_connections() -> int:
+    """Number of connections that this process may have, after it has asked for all descriptors that it can get."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return 8192
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(soft - SPARE, soft // 2)
 
 
 class Connection(HttpToolsProtocol):
-    """A connection of uvicorn's that refuses endless heads and slow requests, and says so in JSON."""
+    """A connection of uvicorn's that refuses endless heads and slow requests, and says so in JSON.
+
+    When there are too many, the one that has kept us waiting longest is closed. A flood of connections that send
+    nothing, or half a request, then closes its own.
+    """
+
+    most: ClassVar[int] = 8192
+    """Largest number of connections at a time."""
+    _waiting: ClassVar[dict[Connection, None]] = {}  # those that owe us a request, the longest first
+    _told: ClassVar[float] = float("-inf")  # when a line about refusals was last logged
+    _untold: ClassVar[int] = 0  # number of refusals since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._heard = 0  # bytes of a head that is not complete
         self._since: float | None = self.loop.time()  # when the request that is not complete began
+        self._owed = 0  # number of requests that are complete, and not yet answered
+        self._last: tuple[int, str] | None = None  # the refusal that follows the answers that are owed
         self._watch = self.loop.call_later(PATIENCE, self._look)
+        if len(self.connections) > self.most and self._waiting:
+            oldest = next(iter(self._waiting))
+            oldest._refuse(503, f"there are more than {self.most:,} connections, and this one waited longest")
+        self._waiting[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.cancel()
+        self._waiting.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._last is not None or self.transport.is_closing():
+            return
         self._heard += len(data)
         super().data_received(data)
         if self._heard > LARGEST_HEAD and not self.transport.is_closing():
@@ -49,7 +87,18 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._heard, self._since = 0, None
+        if not self.cycle.response_complete:
+            self._owed += 1
+            self._waiting.pop(self, None)
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._owed = max(0, self._owed - 1)  # an answer may also come before the end of its request
+        super().on_response_complete()
+        if self._owed == 0 and not self.transport.is_closing():
+            self._waiting[self] = None
+            if self._last is not None:
+                self._hang_up(*self._last)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "this is not HTTP/1.1")
@@ -64,9 +113,27 @@ class Connection(HttpToolsProtocol):
             self._watch = self.loop.call_later(PATIENCE, self._look)
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer with an error, unless another answer has begun, and hang up."""
+        """Refuse the request that is coming in, once those before it are answered: they are carried out."""
+        self._tell(why)
+        self._waiting.pop(self, None)
+        if self._owed == 0:
+            self._hang_up(status, why)
+            return
+        self._last = status, why
+        if self.pipeline and self.pipeline[0][0].more_body:  # the newest, which is not complete, must not begin
+            self.pipeline.popleft()
+
+    def _hang_up(self, status: int, why: str) -> None:
+        """Answer with an error, unless another answer has begun, and close."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = msgspec.json.encode(Problem(error=why))
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+
+    def _tell(self, why: str) -> None:
+        """Log a refusal, in at most one line a second."""
+        Connection._untold += 1
+        if self.loop.time() >= Connection._told + 1.0:
+            log.warning("refused on %d connections, the last because %s", Connection._untold, why)
+            Connection._told, Connection._untold = self.loop.time(), 0

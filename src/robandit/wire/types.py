@@ -89,7 +89,9 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     intercept: Annotated[
         bool, _about("Whether mean rewards are linear up to a constant, for the monitor: true by default.")
     ] = False  # as it was before there was a choice; `settled` makes it true for new bandits
-    reward_window: Annotated[Positive, _about("Number of seconds that a reward may take.")] = 86_400.0
+    reward_window: Annotated[
+        Positive, _about("Number of seconds that a reward may take; the monitor waits as long for one that is missing.")
+    ] = 3600.0
     default_reward: (
         Annotated[Reward, _about("Reward that counts where none came in time; by default, nothing does.")] | None
     ) = None
@@ -191,6 +193,9 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reward: Reward
 
 
+MOST_REWARDS = 10_000
+"""Largest number of rewards in a request."""
+Batch = Annotated[list[Feedback], Meta(max_length=MOST_REWARDS)]
 OUTCOMES = ("accepted", "duplicate", "conflict", "expired", "unknown")
 
 

@@ -1,0 +1,133 @@
+"""What the requests do to bandits. Each call runs alone, and adds what is to be written to ``items``."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from robandit.monitor.certificate import Certificate
+from robandit.service.clock import ServiceClock
+from robandit.service.cost import check_creation, check_decision
+from robandit.service.learner import Learner
+from robandit.service.live import Bandits, LiveBandit
+from robandit.service.refused import Refused
+from robandit.service.stores.store import Bandit, Item
+from robandit.service.vectors import Vectors
+from robandit.wire.events import Closed, Decided, Proved, Rewarded
+from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcome
+
+log = logging.getLogger("robandit.service")
+
+
+class Changes:
+    """Creates bandits, decides, takes rewards and writes down proofs."""
+
+    def __init__(self, bandits: Bandits, clock: ServiceClock) -> None:
+        self._bandits, self._clock = bandits, clock
+
+    def create(
+        self, name: str, settings: BanditSettings, seed: int | None, given: Sequence[str], items: list[Item]
+    ) -> bool:
+        """Create a bandit, or confirm that it is there with the settings ``given``; return whether it is new."""
+        if name in self._bandits:
+            bandit = self._bandits[name]
+            other = [one for one in given if getattr(bandit.settings, one) != getattr(settings, one)]
+            other += ["seed"] if seed is not None and seed != bandit.record.seed else []
+            if other:
+                raise Refused(
+                    409, f"bandit {name!r} is there already with other settings ({other[0]}); choose another name"
+                )
+            return False
+        drawn = secrets.randbits(63) if seed is None else seed
+        try:
+            check_creation(settings)
+            learner = Learner(settings, drawn)
+        except (ValueError, TypeError) as error:
+            raise Refused(422, str(error)) from None
+        record = Bandit(self._bandits.next_number(), name, msgspec.json.encode(settings), drawn, self._clock())
+        self._bandits.add(LiveBandit(record, settings, learner, Vectors(settings)))
+        items.append(record)
+        return True
+
+    def decide(self, bandit: LiveBandit, choice: Choice, items: list[Item]) -> Chosen:
+        """Choose an action; with a known ``decision_id``, repeat the answer."""
+        names = [action.id for action in choice.actions]
+        known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
+        if isinstance(known, Decided):
+            if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
+                raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
+            if choice.source not in (None, known.source):
+                raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
+            return _answer(known)
+        if len(set(names)) < len(names):
+            seen: set[str] = set()
+            twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            raise Refused(422, f"the ids of actions must differ, and {twice!r} is there twice")
+        check_decision(bandit.settings, len(names))
+        decided = self._draw(bandit, choice, names)
+        self._bandits.put(bandit, decided, items)
+        return _answer(decided)
+
+    def _draw(self, bandit: LiveBandit, choice: Choice, names: list[str]) -> Decided:
+        sigmas = [action.sigma for action in choice.actions]
+        features, unusual = bandit.vectors(choice)
+        try:
+            return bandit.learner.decide(
+                id=choice.decision_id or f"{bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
+                now=self._now(bandit),
+                actions=names,
+                features=features,
+                sigma=sigmas if any(sigmas) else None,
+                source=choice.source,
+                unusual=unusual,
+            )
+        except ValueError as error:
+            raise Refused(422, str(error)) from None
+
+    def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
+        """Take rewards in, and say what became of each."""
+        self._bandits.close(bandit, items)
+        return [Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)) for one in given]
+
+    def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
+        if given.decision_id in bandit.learner.pending:
+            event = Rewarded(id=given.decision_id, at=self._now(bandit), reward=given.reward)
+            self._bandits.put(bandit, event, items)
+            return "accepted"
+        final = self._bandits.find(bandit, given.decision_id, final=True)
+        if final is None:
+            return "unknown"
+        if isinstance(final, Closed):
+            return "expired"
+        return "duplicate" if isinstance(final, Rewarded) and final.reward == given.reward else "conflict"
+
+    def prove(self, bandit: LiveBandit, found: Certificate, items: list[Item]) -> None:
+        """Write down what the monitor proves, if it is more than before."""
+        best = bandit.learner.proof
+        if found.lower_bound > (best.lower_bound if best else 0.0):
+            event = Proved(
+                id=str(bandit.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
+                at=self._now(bandit),
+                round=found.rounds,
+                lower_bound=found.lower_bound,
+                since=found.since,
+                sentence=found.sentence,
+            )
+            self._bandits.put(bandit, event, items)
+            log.warning("bandit %s: %s", bandit.record.name, found.sentence)
+
+    def _now(self, bandit: LiveBandit) -> float:
+        return self._clock.at_least(bandit.learner.clock)
+
+
+def _answer(decided: Decided) -> Chosen:
+    return Chosen(
+        decision_id=decided.id,
+        action_id=decided.actions[decided.index],
+        index=decided.index,
+        propensity=decided.propensity,
+        round=decided.round,
+    )

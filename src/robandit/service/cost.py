@@ -1,0 +1,88 @@
+"""What a request may cost. All bandits share one process, and the dearest legal request must not hold the others up."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from robandit.policies import POLICIES
+from robandit.service.refused import Refused
+from robandit.wire.types import BanditSettings
+
+MOST_NS = 30e6
+"""Largest cost of a decision: nanoseconds on the machine where the costs below were measured."""
+MOST_NUMBERS = 8_000_000
+"""Largest number of floats in the state of a bandit, which a snapshot has to hold."""
+SLICE_NS = 10e6
+"""Cost of the rewards of one request that are folded in at a time; other requests come in between."""
+
+
+class DecisionCost(NamedTuple):
+    """Nanoseconds of a decision: ``cube`` · d³ + K · (``action`` + ``square`` · d²), measured as the worst of several
+    states and sets."""
+
+    cube: float
+    action: float
+    square: float
+
+
+_LIGHT = DecisionCost(0.0, 100.0, 0.6)
+_COSTS = {
+    "lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
+    "robust-lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
+    "exp3p": DecisionCost(0.5, 1200.0, 15.0),
+    "cobe": DecisionCost(0.5, 3500.0, 20.0),
+    "stochastic-corral": DecisionCost(0.6, 5000.0, 50.0),
+    "multi-level-weighted-oful": DecisionCost(9.0, 2500.0, 100.0),
+}
+
+
+def most_actions(policy: str, dim: int) -> int:
+    """Number of actions that a decision of this policy may be between."""
+    cost = _COSTS.get(policy, _LIGHT)
+    return int((MOST_NS - cost.cube * dim**3) / (cost.action + cost.square * dim**2))
+
+
+def check_creation(settings: BanditSettings) -> None:
+    """Refuse a bandit that could not decide within the limit, or whose state is too large."""
+    policy, dim = settings.policy, settings.dim
+    numbers = _copies(settings) * dim**2
+    if numbers > MOST_NUMBERS:
+        raise Refused(
+            422,
+            f"{policy} with {dim} features keeps {numbers:,} numbers, and up to {MOST_NUMBERS:,} are allowed: "
+            "take fewer features, or another policy",
+        )
+    if most_actions(policy, dim) < 2:
+        raise Refused(422, f"{policy} takes too long with {dim} features: take fewer, or another policy")
+
+
+def check_decision(settings: BanditSettings, count: int) -> None:
+    """Refuse a decision between more actions than the policy manages in time."""
+    most = most_actions(settings.policy, settings.dim)
+    if count > most:
+        raise Refused(
+            413,
+            f"{settings.policy} with {settings.dim} features may choose between up to {most:,} actions at a time, and "
+            f"these are {count:,}: send those that are likely to win, or take another policy",
+        )
+
+
+def reward_slice(dim: int) -> int:
+    """Number of rewards that are folded in at a time."""
+    return max(1, int(SLICE_NS / (50_000 + 3.0 * dim**2)))
+
+
+def _copies(settings: BanditSettings) -> int:
+    """Number of d × d matrices in the state of a bandit."""
+    needed = settings.corruption is not None
+    return _matrices(settings.policy, settings.horizon, settings.sources, needed)
+
+
+@cache
+def _matrices(policy: str, horizon: int, sources: int, corruption: bool) -> int:
+    dim = 16
+    known = 1.0 if corruption else None
+    settings = BanditSettings(dim=dim, policy=policy, horizon=horizon, sources=sources, corruption=known)
+    state = POLICIES[policy](**settings.for_policy(), seed=0).state()["arrays"]
+    return round(sum(array.size for array in state.values()) / dim**2 + 0.5)

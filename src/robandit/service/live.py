@@ -1,0 +1,164 @@
+"""The bandits that are being served: how they are loaded, kept up to date, kept in snapshots, and closed in time."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from robandit.service.clock import GRACE, ServiceClock
+from robandit.service.learner import Learner
+from robandit.service.refused import Refused
+from robandit.service.stores.store import KINDS, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
+from robandit.service.vectors import Vectors
+from robandit.wire.events import Event
+from robandit.wire.types import BanditSettings
+
+log = logging.getLogger("robandit.service")
+
+SNAPSHOT_EVERY = 20_000
+"""Least number of events from one snapshot of a bandit to the next."""
+
+
+@dataclass(eq=False)
+class LiveBandit:
+    """A bandit that is being served: its record in the store, and its state."""
+
+    record: Bandit
+    settings: BanditSettings
+    learner: Learner
+    vectors: Vectors
+    saved: int = 0
+    """Place of the last snapshot."""
+    seen: int = 0
+    """Number of rounds that the monitor had at the last look."""
+    fresh: dict[tuple[int, str], Event] = field(default_factory=dict)
+    """Events that are being written, by kind and id."""
+    held: float = 0.0
+    """Time before which no window closes."""
+    timed: bool = False
+    """Whether `Bandits.due` will come to it."""
+
+
+class Bandits(dict[str, LiveBandit]):
+    """All bandits by name. Nothing here takes time for a bandit that nothing happens to."""
+
+    def __init__(self, store: Store, clock: ServiceClock) -> None:
+        super().__init__()
+        self._store, self._clock = store, clock
+        self._numbers: dict[int, LiveBandit] = {}
+        self._changed: set[LiveBandit] = set()  # since the monitors were last looked at
+        self._writing: set[LiveBandit] = set()  # that have an event in the group that is being written
+        self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
+        for record in store.bandits():
+            self._adopt(record)
+
+    def named(self, name: str) -> LiveBandit:
+        """The bandit of a name; a request for another is refused."""
+        if name not in self:
+            raise Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
+        return self[name]
+
+    def add(self, bandit: LiveBandit) -> None:
+        """Serve a bandit from now on."""
+        self[bandit.record.name] = self._numbers[bandit.record.number] = bandit
+
+    def next_number(self) -> int:
+        """The number of the next bandit."""
+        return 1 + max(self._numbers, default=0)
+
+    def _adopt(self, record: Bandit) -> None:
+        """Serve a bandit of the store: take its last snapshot and fold in the log since."""
+        settings = msgspec.json.decode(record.settings, type=BanditSettings)
+        learner = Learner(settings, record.seed)
+        try:
+            if (kept := self._store.snapshot(record.number)) is not None:
+                learner = Learner.restore(settings, record.seed, kept.body)
+        except (DamageError, ValueError, KeyError, TypeError) as error:
+            log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+        saved = learner.place
+        for event in events(self._store, record.number, learner.place):
+            learner.apply(event)
+        held = self._clock.at_least(learner.clock) + min(GRACE, settings.reward_window)
+        self.add(LiveBandit(record, settings, learner, Vectors(settings), saved, held=held))
+        self._touch(self[record.name])
+
+    def catch_up(self, news: Sequence[Item]) -> None:
+        """Fold in what other processes have written."""
+        for item in news:
+            if isinstance(item, Bandit):
+                if item.name not in self:
+                    self._adopt(item)
+            elif item.place > (bandit := self._numbers[item.bandit]).learner.place:
+                bandit.learner.apply(item.event)
+                self._touch(bandit)
+
+    # What happens to a bandit now and later.
+
+    def put(self, bandit: LiveBandit, event: Event, items: list[Item]) -> None:
+        """Fold an event in, and have it written."""
+        bandit.learner.apply(event)
+        bandit.fresh[KINDS[type(event)], event.id] = event
+        items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
+        self._writing.add(bandit)
+        self._touch(bandit)
+
+    def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        """The decision of an id, or its reward or default, whether it is written or about to be."""
+        return bandit.fresh.get((int(final), id)) or self._store.find(bandit.record.number, id, final=final)
+
+    def written(self) -> None:
+        """Note that all events so far can be found in the store."""
+        for bandit in self._writing:
+            bandit.fresh.clear()
+        self._writing.clear()
+
+    def _touch(self, bandit: LiveBandit) -> None:
+        self._changed.add(bandit)
+        if not bandit.timed and bandit.learner.pending:
+            bandit.timed = True
+            oldest = next(iter(bandit.learner.pending.values()))
+            closes = max(oldest.at + bandit.settings.reward_window, bandit.held)
+            heapq.heappush(self._timers, (closes, bandit.record.number))
+
+    def close(self, bandit: LiveBandit, items: list[Item]) -> None:
+        """Close the windows of a bandit that are over."""
+        if (now := self._clock()) >= bandit.held:
+            for event in bandit.learner.due(now):
+                self.put(bandit, event, items)
+
+    def close_all(self, items: list[Item]) -> None:
+        """Close all windows that are over."""
+        found = []
+        while self._timers and self._timers[0][0] <= self._clock():
+            found.append(self._numbers[heapq.heappop(self._timers)[1]])
+        for bandit in found:
+            bandit.timed = False
+            self.close(bandit, items)
+            self._touch(bandit)
+
+    def changed(self) -> list[LiveBandit]:
+        """Bandits that have changed since this was last asked."""
+        found, self._changed = list(self._changed), set()
+        return found
+
+    # Snapshots. No promise depends on them.
+
+    def snapshots(self) -> list[Snapshot]:
+        """Snapshots of those that are being written and have changed much since the last one. Large ones are rarer."""
+        return [
+            self._keep(one)
+            for one in self._writing
+            if one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
+        ]
+
+    def all_snapshots(self) -> list[Snapshot]:
+        """Snapshots of all that have changed since the last one."""
+        return [self._keep(bandit) for bandit in self.values() if bandit.learner.place > bandit.saved]
+
+    def _keep(self, bandit: LiveBandit) -> Snapshot:
+        bandit.saved = bandit.learner.place
+        return Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot())

@@ -1,0 +1,62 @@
+"""What can be seen of bandits: their status, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from robandit.service.live import LiveBandit
+from robandit.service.worth import worth
+from robandit.wire.events import Proved
+from robandit.wire.types import Alarm, Status
+
+
+def status(bandit: LiveBandit, now: float) -> Status:
+    """How a bandit is doing."""
+    learner = bandit.learner
+    known = worth(learner, bandit.vectors.span)
+    features, low = bandit.vectors.features, learner.declared.low if learner.declared else 0.0
+    return Status(
+        name=bandit.record.name,
+        settings=bandit.settings,
+        now=now,
+        rounds=learner.policy.rounds,
+        pending=len(learner.pending),
+        rewards=learner.rewards,
+        defaults=learner.defaults,
+        lost=learner.lost,
+        levels=sorted(learner.levels.items()),
+        estimate=known.estimate.tolist(),
+        standard_error=known.standard_error.tolist(),
+        uncertainty=known.uncertainty.tolist(),
+        named=None if features is None else known.named(features, low),
+        unusual=learner.unusual,
+        recent=list(learner.recent),
+        curves=learner.history.curves,
+        certificate=_alarm(learner.alarm, learner.proof),
+    )
+
+
+def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
+    """The lines that Prometheus reads about these bandits."""
+    known = [(one.record.name, one.learner) for one in bandits]
+    for metric, kind, value in (
+        ("rounds_total", "counter", lambda learner: learner.policy.rounds),
+        ("rewards_total", "counter", lambda learner: learner.rewards),
+        ("defaults_total", "counter", lambda learner: learner.defaults),
+        ("lost_total", "counter", lambda learner: learner.lost),
+        ("pending", "gauge", lambda learner: len(learner.pending)),
+        ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
+    ):
+        yield f"# TYPE robandit_{metric} {kind}"
+        for name, learner in known:
+            yield f'robandit_{metric}{{bandit="{name}"}} {value(learner)!r}'
+
+
+def _alarm(first: Proved | None, best: Proved | None) -> Alarm:
+    return Alarm(
+        lower_bound=best.lower_bound if best else 0.0,
+        sentence=best.sentence if best else "No corruption is proved.",
+        alarm=first.round if first else None,
+        at=first.at if first else None,
+        since=best.since if best else None,
+    )
