@@ -1,4 +1,4 @@
-"""The environments: what a round offers, random worlds whose parts can be changed, and nine of them by name."""
+"""The environments: what a round offers, random worlds, nine of them by name, and replays of real data."""
 
 from robandit.lab.environments.base import NEVER, Environment, Menu, Offer, side_by_side
 from robandit.lab.environments.presets import (
@@ -12,6 +12,7 @@ from robandit.lab.environments.presets import (
     PerActionNoise,
     UnitBall,
 )
+from robandit.lab.environments.replay import Replay
 from robandit.lab.environments.synthetic import Synthetic
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
@@ -24,6 +25,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "changing-sets": ChangingSets,
     "delayed": Delayed,
     "drift": Drift,
+    "replay": Replay,
 }
 """Every environment by its name."""
 
@@ -41,6 +43,7 @@ __all__ = [
     "Offer",
     "Paper",
     "PerActionNoise",
+    "Replay",
     "Synthetic",
     "UnitBall",
     "side_by_side",
