@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,7 +15,7 @@ from robandit.arrays import Bools, Floats, Index, Ints
 from robandit.errors import nearest
 from robandit.features import Features
 from robandit.features.tables import ColumnTable, read_table
-from robandit.streams import ENVIRONMENT, RoundStream
+from robandit.streams import ENVIRONMENT, Draws, RoundStream
 
 ALL, TUNE, PLAY = HALVES = ("all", "tune", "play")
 """Which people are replayed: everybody, or one of two halves."""
@@ -162,6 +163,26 @@ def halves(person: Index, seed: int) -> Bools:
     """Whether each decision is of the first of two halves, (n,). Nobody is in both."""
     luck = RoundStream(seed=seed, trials=[0], key=(ENVIRONMENT, 0), shape=(int(person.max()) + 1,)).at(0)[0]
     return luck[person] < np.median(luck[np.unique(person)])
+
+
+def shuffles(sizes: Ints, draw: Draws, *, in_order: bool = False) -> Iterator[Index]:
+    """The decision that each trial plays, (B,), round by round, without end; every lap has all of them once.
+
+    In a round all trials have sets of the same size, because a batch is one array: the sequence of ``sizes``, (n,), is
+    drawn for all of them, and each trial shuffles the decisions of each size.
+    """
+    number, trials = len(sizes), len(draw)
+    sequence, luck = draw.shared(number), draw.uniform(number)
+    for lap in count():
+        if in_order:
+            yield from np.broadcast_to(np.arange(number)[:, None], (number, trials))
+            continue
+        order = np.argsort(sequence.at(lap)[0])
+        chosen = np.empty((number, trials), np.intp)
+        for size in np.unique(sizes).tolist():
+            members = np.flatnonzero(sizes == size)
+            chosen[sizes[order] == size] = members[np.argsort(luck.at(lap)[:, members], axis=1)].T
+        yield from chosen
 
 
 def _labels(table: ColumnTable, name: str) -> tuple[Sequence[str], Ints]:

@@ -24,6 +24,7 @@ from robandit.lab.environments.decision_sets import (
     ReplayColumns,
     halves,
     read_sets,
+    shuffles,
 )
 from robandit.lab.environments.linear_models import Hindsight, LinearFit, hindsight, least_squares, linearity
 from robandit.streams import Draws, RoundStream
@@ -176,7 +177,8 @@ class Replay(Environment):
         return faced
 
     def rounds(self, draw: Draws) -> Iterator[Offer]:
-        decisions, places = self._decisions(draw), draw.uniform(int(self.sets.sizes.max()))
+        decisions = shuffles(self.sets.sizes, draw, in_order=self.order is not None)
+        places = draw.uniform(int(self.sets.sizes.max()))
         parameter = np.broadcast_to(self.parameter, (len(draw), self.dim))
         sigma, visitors = np.full(len(draw), self._width / 2.0), draw.uniform()
         for t in count(1):
@@ -198,21 +200,6 @@ class Replay(Environment):
             return (visitors.at(t) * self.sources).astype(np.int64)
         assert self.sets.source is not None
         return self.sets.source[chosen]
-
-    def _decisions(self, draw: Draws) -> Iterator[Index]:
-        """The decision that each trial plays, (B,), round by round. In a round all have sets of the same size."""
-        number, sizes = len(self.sets), self.sets.sizes
-        sequence, luck = draw.shared(number), draw.uniform(number)
-        if self.order is not None:
-            while True:
-                yield from np.broadcast_to(np.arange(number)[:, None], (number, len(draw)))
-        for lap in count():
-            order = np.argsort(sequence.at(lap)[0])
-            chosen = np.empty((number, len(draw)), np.intp)
-            for size in np.unique(sizes).tolist():
-                members = np.flatnonzero(sizes == size)
-                chosen[sizes[order] == size] = members[np.argsort(luck.at(lap)[:, members], axis=1)].T
-            yield from chosen
 
 
 @lru_cache(maxsize=8)  # a run makes its environments many times, from the same decisions
