@@ -43,14 +43,16 @@ def made_up(task: Task) -> Trace:
     at, size = checkpoints(task.rounds, task.checkpoints), task.size // task.rounds
     rng = np.random.default_rng([len(task.policy.label), task.scenarios[0][2][0]])
     steps = np.diff(at, prepend=0)[:, None]  # (checkpoints, 1)
-    regret, c_sup, c_play = (np.cumsum(steps * rng.random((len(at), size)), axis=0) for _ in range(3))
+    regret, reward, c_sup, c_play = (np.cumsum(steps * rng.random((len(at), size)), axis=0) for _ in range(4))
     gap, counts = rng.random((len(at), size)), np.broadcast_to(at[:, None], (len(at), size))
     levels = 14 if task.policy.kind == "multi-level-weighted-oful" else 0
     use = rng.integers(0, at[:, None, None] + 1, (len(at), size, levels))
     info: dict[str, Ints] = {"empty": counts // 9, "cascade": counts // 7} if levels else {}
     unknown = np.full_like(gap, np.nan)
     nowhere = np.full_like(counts, -1)  # no sources
-    return Trace(at, regret, c_sup, c_play, counts, gap, gap, counts, unknown, nowhere, use[:, :, :0], use, info)
+    return Trace(
+        at, regret, reward, c_sup, c_play, counts, gap, gap, counts, unknown, nowhere, use[:, :, :0], use, info
+    )
 
 
 def peak() -> float:

@@ -16,12 +16,12 @@ from robandit.cli.command import Command, CommandGroup
 from robandit.cli.tree import ROBANDIT, find
 
 TREE: dict[str, dict[str, list[str]]] = {
-    "Look at feedback": {"audit": [], "evaluate": []},
+    "Look at feedback": {"audit": [], "evaluate": [], "replay": []},
     "Serve decisions": {"serve": [], "key": [], "check": []},
-    "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"]},
+    "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": []},
     "The experiments": {
         "paper": ["tune", "figure1", "variance", "verify", "report"],
-        "arena": ["race", "sweep", "insurance", "alarm"],
+        "arena": ["race", "sweep", "insurance", "alarm", "real"],
     },
 }
 

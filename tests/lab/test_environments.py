@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from tables_to_replay import made_up
 
 from robandit import environments
 from robandit.geometry.regions import Ball
@@ -29,6 +30,7 @@ from robandit.lab.environments import (
     Offer,
     Paper,
     PerActionNoise,
+    Replay,
     Synthetic,
     UnitBall,
     side_by_side,
@@ -37,6 +39,9 @@ from robandit.streams import ENVIRONMENT, Draws
 
 MAKE: dict[str, MakeEnvironment] = {
     **ENVIRONMENTS,
+    "replay": lambda: Replay(data=made_up(60)),
+    "replay of uneven sets": lambda: Replay(data=made_up(60, fewest=2), person="who", half="play"),
+    "replay of a source": lambda: Replay(data=made_up(40), features="x*", source="colour", person="who"),
     "paper, ten fresh rounds": lambda: Paper(fresh_rounds=10),
     "paper, drifting": lambda: Paper(fresh_rounds=10, drift=0.02),
     "random parameter": lambda: Synthetic(parameter="random"),
@@ -260,13 +265,18 @@ def test_the_unit_ball() -> None:
     assert np.allclose(few.means, [[1.0, -1.0, 0.5 / 5**0.5]] * 3)
 
 
-SIZES: dict[str, int | None] = {**dict.fromkeys(ENVIRONMENTS, 20), "unit-ball": None, "changing-sets": None}
-SIZES["clicks"] = 10
+SIZES: dict[str, int | None] = {
+    **dict.fromkeys(ENVIRONMENTS, 20),
+    "unit-ball": None,
+    "changing-sets": None,
+    "replay": 4,
+    "clicks": 10,
+}
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_set_size(name: str) -> None:
-    assert ENVIRONMENTS[name]().set_size == SIZES[name]
+    assert MAKE[name]().set_size == SIZES[name]
 
 
 def test_gap_and_best() -> None:

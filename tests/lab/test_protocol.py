@@ -181,7 +181,7 @@ def play_slowly(
 ) -> Trace:
     """The protocol of section 3, one trial and one number at a time: a row of `Trace` for every round."""
     ledger, levels = Ledger(liar, world.noise_range), [0] * getattr(policy, "levels", 0)
-    regret, smallest, updates, empty, cascade = 0.0, math.inf, 0, 0, 0
+    regret, earned, smallest, updates, empty, cascade = 0.0, 0.0, math.inf, 0, 0, 0
     told_by = [0] * len(world.shares)
     waiting: list[tuple[int, Any, float]] = []  # when it is due, the decision, the reward
     rows, offers = [], world.rounds(Draws(seed=SEED, trials=[trial], who=ENVIRONMENT))
@@ -217,13 +217,14 @@ def play_slowly(
         behind = [max(means) - other for other in means]
         gap = min((b for b in behind if b > 1e-12), default=math.inf) if finite else 0.0  # eq. (def:gap)
         regret, smallest = regret + max(means) - mean, min(smallest, gap)  # eq. (regret)
+        earned += reward
         info = decision.info._asdict()
         empty, cascade = empty + info.get("empty", False), cascade + info.get("cascade", 0)
         if levels:
             levels[decision.level - 1] += 1
         sums = {"empty": empty, "cascade": cascade} if info else {}
         counts = updates, math.nan, -1 if source is None else source, list(told_by), list(levels), sums  # no monitor
-        rows.append((t, regret, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts))
+        rows.append((t, regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, gap, smallest, *counts))
     *listed, told_of = zip(*rows, strict=True)
     totals = {name: np.array([sums[name] for sums in told_of]) for name in told_of[0]}
     return Trace._make([*map(np.array, listed), totals])

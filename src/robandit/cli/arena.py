@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from robandit.cli.command import Command, CommandGroup
 from robandit.cli.options import add_engine, add_out, add_sizes, engine_of, sizes_of, words
 from robandit.cli.output import carry_out, save, save_figure, say
+from robandit.cli.real import REAL
 from robandit.errors import ConfigError
 from robandit.figures.tables import markdown
 
@@ -227,6 +228,7 @@ ARENA = CommandGroup(
                 _alarm_options,
                 _alarm,
             ),
+            REAL,
         ]
     },
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robandit.cli import arena, lab, logs, maintenance, paper, service
+from robandit.cli import arena, data, lab, logs, maintenance, paper, replay, service
 from robandit.cli.command import EXITS, Command, CommandGroup
 from robandit.errors import ConfigError, nearest
 
@@ -17,9 +17,9 @@ ROBANDIT = CommandGroup(
     "Contextual bandits that learn from rewards that somebody may have tampered with.\n"
     "`robandit --version` prints the version.",
     {
-        "Look at feedback": [logs.AUDIT, logs.EVALUATE],  # `replay` will be here, in replay.py
+        "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
         "Serve decisions": [service.SERVE, service.KEY, maintenance.CHECK],  # `backup` will be here, in maintenance.py
-        "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST],  # `data` and `play` will be here, in data.py and play.py
+        "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA],  # `play` will be here, in play.py
         "The experiments": [paper.PAPER, arena.ARENA],
     },
 )

