@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 import robandit
 from robandit.arrays import Floats, Index, Ints
 from robandit.experiments.fraud import development, held_out
-from robandit.experiments.fraud.playing import BLIND, SOURCES, TOLD
+from robandit.experiments.fraud.playing import BLIND, SOURCES, TOLD, uniform_regret
 from robandit.experiments.fraud.scenario import FraudScenario
-from robandit.experiments.fraud.scoring import Entrant, Regrets, geometric, parts, play_all, ratios
+from robandit.experiments.fraud.scoring import Entrant, Regrets, geometric, material, parts, play_all
 from robandit.experiments.intervals import ratio_words
 from robandit.figures.tables import markdown
 from robandit.policies import groups, quorum, votes
@@ -91,12 +91,13 @@ def yardsticks(scenarios: list[FraudScenario], trials: int) -> Regrets:
 
 def ablation(scenarios: list[FraudScenario], trials: int) -> None:
     """Print Quorum's regret with each change: over its own when told who lies, and over plain ridge's elsewhere."""
-    below, titles = yardsticks(scenarios, trials), parts(scenarios)
+    uniform, titles = np.stack([uniform_regret(scenario, trials) for scenario in scenarios]), parts(scenarios)
+    below = material(yardsticks(scenarios, trials), uniform)
     heads = ["change", *(f"{part.title} ({len(part.places)})" for part in titles)]
     print("\n".join(markdown(heads, [])), flush=True)
     for name, changes in ABLATIONS.items():
         with changed(changes):
-            own = play_all(scenarios, {name: Entrant(robandit.Quorum, SOURCES)}, trials)[name]
+            own = material(play_all(scenarios, {name: Entrant(robandit.Quorum, SOURCES)}, trials), uniform)[name]
         cells = []
         for part in titles:
             other = below[TOLD if part.title == "with sources, attacked" else "plain"]
@@ -106,7 +107,7 @@ def ablation(scenarios: list[FraudScenario], trials: int) -> None:
 
 def words(above: Floats, below: Floats) -> str:
     """The geometric mean of the ratios with its interval, and the worst."""
-    return f"{ratio_words(geometric(above, below))}; {ratios(above, below).max():.1f}"
+    return f"{ratio_words(geometric(above, below))}; {(above / below).max():.1f}"
 
 
 class SeenCase(NamedTuple):

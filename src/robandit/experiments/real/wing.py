@@ -162,9 +162,7 @@ class Lead(NamedTuple):
 def standing(found: Earned, other: str) -> Lead:
     """The default less another policy, shuffle by shuffle."""
     mine, yours = found[DEFAULT], found[other]
-    return Lead(
-        other, interval(mine[CLEAN] - yours[CLEAN]), interval(attacked(mine, SHARE) - attacked(yours, SHARE))
-    )
+    return Lead(other, interval(mine[CLEAN] - yours[CLEAN]), interval(attacked(mine, SHARE) - attacked(yours, SHARE)))
 
 
 def best_untold(found: Earned) -> str:
