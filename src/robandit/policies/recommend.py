@@ -130,8 +130,8 @@ def _for_clicks(problem: Situation) -> Recommendation:
         chosen["regularization"] = RIDGE * problem.typical_norm**2
     reason = (
         f"CW-OFUL with α = {THRESHOLD:g} and radius {RADIUS:g} is for rewards as noisy as clicks. In 18 worlds of "
-        "clicks that nobody tampered with it lost no more than the best of OFUL, CW-OFUL and Greedy at the scales that "
-        "suit each world best, and it withstood lies better than with a larger α (benchmarks/clicks.py)."
+        "clicks that nobody tampered with it lost about as much as the best of OFUL, CW-OFUL and Greedy at the scales "
+        "that suit each world best, and it withstood lies better than with a larger α (benchmarks/clicks.py)."
     )
     return Recommendation(CWOFUL, problem.settings | chosen, reason)
 
