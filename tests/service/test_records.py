@@ -105,6 +105,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"features": {"action": {"a": 900, "b": 900}}}, "at most 1,000, and these are 1,801"),
     ({"features": {"action": {"price": [0, 50]}, "crosses": [["price", "prize"]]}}, "no column 'prize'"),
     ({"features": {"action": {"price": [0, 50]}, "centre": "set"}}, "declare `rewards`, too"),
+    ({"features": {"action": {"price": [0, 50]}, "crosses": 5}}, "neither a schema nor what Features.save writes"),
+    ({"features": {"format": "robandit features", "features": {"action": 5}}}, "neither a schema nor what"),
     ({"features": {"format": "robandit features"}}, "these features have version None"),
     ({"features": {**json.loads(table.features().to_json()), "sha256": "0"}}, "edited or cut"),
     ({"features": json.loads(Features(action={"price": float}).to_json())}, "must know the scale of 'price'"),
