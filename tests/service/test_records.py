@@ -23,6 +23,7 @@ from robandit.service.refused import Refused
 from robandit.service.settling import settled
 from robandit.service.span import spanned
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.vectors import Vectors
 from robandit.service.worth import worth
 from robandit.wire.events import Decided, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice, Creation, Feedback, RewardRange
@@ -168,6 +169,16 @@ def test_records_are_encoded_counted_and_folded(tmp_path: Path) -> None:
     again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").unusual == status.unusual and again.bandits["shop"].settings == settings
     again.stop()
+
+
+def test_records_are_limited_by_what_they_cost() -> None:
+    """Reading them must not hold other bandits up."""
+    vectors = Vectors(make(features={"action": {f"h{k}": 5 for k in range(8)}}, rewards="clicks"))
+    record: Any = {f"h{k}": "a" for k in range(8)}
+    assert vectors(Choice(actions=[Action(str(k), record) for k in range(3000)]))[0].shape == (3000, 41)
+    with pytest.raises(Refused, match="4,000 actions of 8 columns have 32,000 values, and up to 25,000") as caught:
+        vectors(Choice(actions=[Action(str(k), record) for k in range(4000)]))
+    assert caught.value.status == 413
 
 
 def test_the_policy_sees_shares_of_the_range() -> None:
