@@ -98,6 +98,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dim": 2, "rewards": "click"}, "got 'click'; did you mean 'clicks'?"),
     ({"dim": 2, "rewards": [5, 1]}, r"rewards must be (lowest, highest), got (5.0, 1.0)"),
     ({"dim": 2, "rewards": "clicks", "default_reward": 5}, "default_reward must lie in the declared range from 0 to 1"),
+    ({"dim": 2, "rewards": [0, 1e300]}, "<= 1000000000.0"),
+    ({"dim": 2, "rewards": {"low": 0, "high": 1, "highest_mean": 1e-12}}, "mean_bound"),
+    ({"features": {**SCHEMA, "action_bound": 1e12}}, "action_bound"),
     ({"features": {"actions": {}}}, "features have no 'actions'; did you mean 'action'?"),
     ({"features": {"action": ["price"]}}, 'action must be an object such as {"price": [0, 50]}'),
     ({"features": {"action": {"price": "number"}}}, "price must be a range as [0, 50]"),
@@ -123,7 +126,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
 def test_wrong_settings_get_a_sentence(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((ValueError, TypeError)) as caught:
+    with pytest.raises((ValueError, TypeError, msgspec.ValidationError)) as caught:
         Learner(make(**given), 7)
     assert sentence in str(caught.value)
 
