@@ -23,6 +23,7 @@ from robandit.service.refused import Refused
 from robandit.service.settling import settled
 from robandit.service.span import spanned
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.vectors import Vectors
 from robandit.service.worth import worth
 from robandit.wire.events import Decided, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice, Creation, Feedback, RewardRange
@@ -97,6 +98,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dim": 2, "rewards": "click"}, "got 'click'; did you mean 'clicks'?"),
     ({"dim": 2, "rewards": [5, 1]}, r"rewards must be (lowest, highest), got (5.0, 1.0)"),
     ({"dim": 2, "rewards": "clicks", "default_reward": 5}, "default_reward must lie in the declared range from 0 to 1"),
+    ({"dim": 2, "rewards": [0, 1e300]}, "<= 1000000000.0"),
+    ({"dim": 2, "rewards": {"low": 0, "high": 1, "highest_mean": 1e-12}}, "mean_bound"),
+    ({"features": {**SCHEMA, "action_bound": 1e12}}, "action_bound"),
     ({"features": {"actions": {}}}, "features have no 'actions'; did you mean 'action'?"),
     ({"features": {"action": ["price"]}}, 'action must be an object such as {"price": [0, 50]}'),
     ({"features": {"action": {"price": "number"}}}, "price must be a range as [0, 50]"),
@@ -105,6 +109,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"features": {"action": {"a": 900, "b": 900}}}, "at most 1,000, and these are 1,801"),
     ({"features": {"action": {"price": [0, 50]}, "crosses": [["price", "prize"]]}}, "no column 'prize'"),
     ({"features": {"action": {"price": [0, 50]}, "centre": "set"}}, "declare `rewards`, too"),
+    ({"features": {"action": {"price": [0, 50]}, "crosses": 5}}, "neither a schema nor what Features.save writes"),
+    ({"features": {"format": "robandit features", "features": {"action": 5}}}, "neither a schema nor what"),
     ({"features": {"format": "robandit features"}}, "these features have version None"),
     ({"features": {**json.loads(table.features().to_json()), "sha256": "0"}}, "edited or cut"),
     ({"features": json.loads(Features(action={"price": float}).to_json())}, "must know the scale of 'price'"),
@@ -120,7 +126,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("given", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
 def test_wrong_settings_get_a_sentence(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((ValueError, TypeError)) as caught:
+    with pytest.raises((ValueError, TypeError, msgspec.ValidationError)) as caught:
         Learner(make(**given), 7)
     assert sentence in str(caught.value)
 
@@ -166,6 +172,16 @@ def test_records_are_encoded_counted_and_folded(tmp_path: Path) -> None:
     again = Hub(SQLiteStore(tmp_path / "log.db"))
     assert again.status("shop").unusual == status.unusual and again.bandits["shop"].settings == settings
     again.stop()
+
+
+def test_records_are_limited_by_what_they_cost() -> None:
+    """Reading them must not hold other bandits up."""
+    vectors = Vectors(make(features={"action": {f"h{k}": 5 for k in range(8)}}, rewards="clicks"))
+    record: Any = {f"h{k}": "a" for k in range(8)}
+    assert vectors(Choice(actions=[Action(str(k), record) for k in range(3000)]))[0].shape == (3000, 41)
+    with pytest.raises(Refused, match="4,000 actions of 8 columns have 32,000 values, and up to 25,000") as caught:
+        vectors(Choice(actions=[Action(str(k), record) for k in range(4000)]))
+    assert caught.value.status == 413
 
 
 def test_the_policy_sees_shares_of_the_range() -> None:

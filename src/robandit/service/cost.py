@@ -13,6 +13,8 @@ MOST_NS = 30e6
 """Largest cost of a decision: nanoseconds on the machine where the costs below were measured."""
 MOST_NUMBERS = 8_000_000
 """Largest number of floats in the state of a bandit, which a snapshot has to hold."""
+MOST_VALUES = 25_000
+"""Largest number of values in the records of a decision, of which each takes a microsecond at worst."""
 SLICE_NS = 10e6
 """Cost of the rewards of one request that are folded in at a time; other requests come in between."""
 
@@ -65,6 +67,16 @@ def check_decision(settings: BanditSettings, count: int) -> None:
             413,
             f"{settings.policy} with {settings.dim} features may choose between up to {most:,} actions at a time, and "
             f"these are {count:,}: send those that are likely to win, or take another policy",
+        )
+
+
+def check_records(count: int, columns: int) -> None:
+    """Refuse a decision between so many records that reading them would take too long."""
+    if count * columns > MOST_VALUES:
+        raise Refused(
+            413,
+            f"{count:,} actions of {columns} columns have {count * columns:,} values, and up to {MOST_VALUES:,} are "
+            "read at a time: send those that are likely to win",
         )
 
 

@@ -23,7 +23,10 @@ def read_features(given: Mapping[str, Any]) -> dict[str, Any]:
     >>> read_features({"action": {"price": [0, 50], "colour": ["red", "blue"]}})["features"]["action"][0]["scale"]
     25.0
     """
-    features = _saved(given) if "format" in given else _schema(given)
+    try:
+        features = _saved(given) if "format" in given else _schema(given)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:  # something is of another kind
+        raise ValueError(f"features are neither a schema nor what Features.save writes: {error}") from None
     found: dict[str, Any] = json.loads(features.to_json())
     for column in (one for role in _ROLES for one in found["features"][role]):
         if column["kind"] == "numeric" and column["scale"] is None:
@@ -45,13 +48,10 @@ def _saved(given: Mapping[str, Any]) -> Features:
     if isinstance(content, Mapping):
         columns = [one for role in _ROLES for one in content.get(role, ()) if isinstance(one, Mapping)]
         sizes = {
-            one.get("name"): one.get("buckets") or one.get("slots") or len(one.get("levels", ())) for one in columns
+            one.get("name"): one.get("buckets") or one.get("slots") or _length(one.get("levels")) for one in columns
         }
         _check_size(sizes, content.get("crosses"))
-    try:
-        return Features.from_json(json.dumps(given))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"features are not what Features.save writes: {error!r}") from None
+    return Features.from_json(json.dumps(given))
 
 
 def _schema(given: Mapping[str, Any]) -> Features:
@@ -61,13 +61,9 @@ def _schema(given: Mapping[str, Any]) -> Features:
             raise ValueError(f"features have no {name!r}{nearest(name, _SETTINGS)}")
     roles = {role: _columns(role, given[role]) for role in _ROLES if role in given}
     known = [(name, about) for columns in roles.values() for name, about in columns.items()]
-    _check_size(
-        {name: about if isinstance(about, int) else _length(about) for name, about in known}, given.get("crosses")
-    )
-    try:
-        return Features(**{**given, **roles})
-    except TypeError as error:
-        raise ValueError(f"features can't be read: {error}") from None
+    sizes = {name: about if isinstance(about, int) else _length(about) for name, about in known}
+    _check_size(sizes, given.get("crosses"))
+    return Features(**{**given, **roles})
 
 
 def _columns(role: str, given: Any) -> dict[str, Any]:

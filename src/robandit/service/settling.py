@@ -22,6 +22,7 @@ _FOLLOWS = {
     "features": ("action_bound",),
 }
 """Settings that follow from another one."""
+_LONGEST = 1e9  # the largest parameter that settings may have
 _WORLD = "varying noise"  # the world of the arena whose scales hold where nothing is known of the noise
 
 
@@ -41,7 +42,8 @@ def settled(wanted: Creation, given: Collection[str] = ()) -> BanditSettings:
     if chosen["dim"] is None:
         raise ValueError('say `features`, such as {"action": {"price": [0, 50]}}, or `dim`, the length of your vectors')
     chosen |= _from_evidence(chosen, features)
-    return BanditSettings(**chosen)
+    kept = msgspec.json.encode(BanditSettings(**chosen))
+    return msgspec.json.decode(kept, type=BanditSettings)  # which refuses what a store could not read again
 
 
 def _from_rewards(wanted: Creation) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def _from_features(wanted: Creation, features: Features | None, cap: float) -> d
         "features": json.loads(features.to_json()),
         "dim": features.dim,
         "action_bound": features.action_bound,
-        "parameter_bound": wanted.parameter_bound or features.parameter_bound(0.0, cap) or 1.0,
+        "parameter_bound": wanted.parameter_bound or min(features.parameter_bound(0.0, cap) or 1.0, _LONGEST),
         "intercept": intercept,
     }
 

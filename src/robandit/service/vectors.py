@@ -12,6 +12,7 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.features import Features
+from robandit.service.cost import check_records
 from robandit.service.refused import Refused
 from robandit.service.span import spanned
 from robandit.wire.types import Action, BanditSettings, Choice
@@ -68,6 +69,7 @@ class Vectors:
         )  # np.array takes thrice that
 
     def _check_records(self, choice: Choice) -> None:
+        check_records(len(choice.actions), len(self._columns["action"]))
         for action in choice.actions:
             if type(action.features) is not dict:
                 names = ", ".join(self._columns["action"])

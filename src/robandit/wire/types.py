@@ -142,7 +142,7 @@ class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     """The settings of a new bandit, and its seed. No answer ever holds the seed."""
 
     dim: Annotated[Dimension, _about("Number of features of an action; needed unless `features` say.")] | None = None  # type: ignore[assignment]
-    rewards: Annotated[RewardKind | tuple[float, float] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
+    rewards: Annotated[RewardKind | tuple[Reward, Reward] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
     policy: (
         Annotated[PolicyName, _about("Name of the policy; by default, the one that `recommend` puts first.")] | None
     ) = None  # type: ignore[assignment]
