@@ -13,8 +13,8 @@ MOST_NS = 30e6
 """Largest cost of a decision: nanoseconds on the machine where the costs below were measured."""
 MOST_NUMBERS = 8_000_000
 """Largest number of floats in the state of a bandit, which a snapshot has to hold."""
-SLICE_NS = 10e6
-"""Cost of the rewards of one request that are folded in at a time; other requests come in between."""
+SLICE = 0.01
+"""Seconds that rewards of one request, or windows of one bandit, are folded in for; then others have their turn."""
 
 
 class DecisionCost(NamedTuple):
@@ -66,11 +66,6 @@ def check_decision(settings: BanditSettings, count: int) -> None:
             f"{settings.policy} with {settings.dim} features may choose between up to {most:,} actions at a time, and "
             f"these are {count:,}: send those that are likely to win, or take another policy",
         )
-
-
-def reward_slice(dim: int) -> int:
-    """Number of rewards that are folded in at a time."""
-    return max(1, int(SLICE_NS / (50_000 + 3.0 * dim**2)))
 
 
 def _copies(settings: BanditSettings) -> int:
