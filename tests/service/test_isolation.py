@@ -98,8 +98,7 @@ def test_others_come_in_between_a_large_batch(tmp_path: Path) -> None:
 def test_a_batch_beyond_the_range_changes_nothing(tmp_path: Path) -> None:
     """All of a batch is checked before the first part of it counts."""
     hub = Hub(SQLiteStore(tmp_path / "log.db"))
-    step = cost.reward_slice(3)
-    batch = [Feedback(decision_id="d", reward=0.5)] * step + [Feedback(decision_id="e", reward=7.0)]
+    batch = [Feedback(decision_id="d", reward=0.5)] * 5000 + [Feedback(decision_id="e", reward=7.0)]
     settings = BanditSettings(dim=3, noise_range=0.5, rewards=RewardRange(low=0.0, high=1.0))
     found = working(
         hub,
@@ -164,3 +163,28 @@ def test_windows_of_many_bandits_close(tmp_path: Path) -> None:
     working(hub, *asked, *(partial(check, float(passed)) for passed in range(0, 105, 5)))
     assert hub.bandits["b0"].learner.lost == 3 and hub.broken is None
     hub.stop()
+
+
+def test_windows_that_close_at_once_close_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others come in between, and a reward that is late is late, whether its window has had its turn or not."""
+    now = [1e9]
+    hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
+    monkeypatch.setattr("robandit.service.live.SLICE", 1e-9)  # twenty windows at a time
+    turns: list[int] = []
+
+    async def close() -> None:
+        now[0] += 100.0
+        late = await hub.reward("shop", [Feedback(decision_id="d150", reward=0.1)])
+        assert [one.status for one in late] == ["expired"]
+        closing = asyncio.create_task(hub.close_windows())
+        while not closing.done():
+            await hub.decide("other", offer(f"o{len(turns)}"))
+            turns.append(len(hub.bandits["shop"].learner.pending))
+        await closing
+
+    settings = BanditSettings(dim=3, noise_range=0.5, reward_window=60.0)
+    asked: list[Callable[[], Any]] = [partial(hub.create, name, settings, 1) for name in ("shop", "other")]
+    working(hub, *asked, *(partial(hub.decide, "shop", offer(f"d{i}")) for i in range(200)), close)
+    assert turns[-1] == 0 and len(set(turns)) > 5 and hub.bandits["shop"].learner.lost == 200
+    hub.stop()
+    check_fold(SQLiteStore(tmp_path / "log.db"))

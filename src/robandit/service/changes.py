@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from time import perf_counter
 
 import msgspec
 
 from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
-from robandit.service.cost import check_creation, check_decision
+from robandit.service.cost import SLICE, check_creation, check_decision
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
@@ -88,11 +89,18 @@ class Changes:
             raise Refused(422, str(error)) from None
 
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
-        """Take rewards in, and say what became of each."""
+        """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
         self._bandits.close(bandit, items)
-        return [Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)) for one in given]
+        found, end = [], perf_counter() + SLICE
+        for one in given:
+            found.append(Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)))
+            if perf_counter() >= end:
+                break
+        return found
 
     def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
+        if given.decision_id in bandit.learner.pending:
+            self._bandits.close_late(bandit, given.decision_id, items)
         if given.decision_id in bandit.learner.pending:
             event = Rewarded(id=given.decision_id, at=self._now(bandit), reward=given.reward)
             self._bandits.put(bandit, event, items)

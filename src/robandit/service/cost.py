@@ -15,8 +15,8 @@ MOST_NUMBERS = 8_000_000
 """Largest number of floats in the state of a bandit, which a snapshot has to hold."""
 MOST_VALUES = 25_000
 """Largest number of values in the records of a decision, of which each takes a microsecond at worst."""
-SLICE_NS = 10e6
-"""Cost of the rewards of one request that are folded in at a time; other requests come in between."""
+SLICE = 0.01
+"""Seconds that rewards of one request, or windows of one bandit, are folded in for; then others have their turn."""
 
 
 class DecisionCost(NamedTuple):
@@ -78,11 +78,6 @@ def check_records(count: int, columns: int) -> None:
             f"{count:,} actions of {columns} columns have {count * columns:,} values, and up to {MOST_VALUES:,} are "
             "read at a time: send those that are likely to win",
         )
-
-
-def reward_slice(dim: int) -> int:
-    """Number of rewards that are folded in at a time."""
-    return max(1, int(SLICE_NS / (50_000 + 3.0 * dim**2)))
 
 
 def _copies(settings: BanditSettings) -> int:

@@ -13,7 +13,6 @@ from robandit.service import reports
 from robandit.service.change_queue import ChangeQueue
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
-from robandit.service.cost import reward_slice
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
@@ -70,14 +69,15 @@ class Hub:
         await self._know(name)
         bandit = self.bandits.named(name)
         check_rewards(bandit.learner.declared, given)
-        step, found = reward_slice(bandit.settings.dim), []
-        for start in range(0, len(given), step):
-            found += await self._ask(partial(self._changes.reward, bandit, given[start : start + step]))
+        found: list[Outcome] = []
+        while len(found) < len(given):
+            found += await self._ask(partial(self._changes.reward, bandit, given[len(found) :]))
         return found
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
-        await self._ask(self.bandits.close_all)
+        while await self._ask(self.bandits.close_some):
+            pass
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""

@@ -131,14 +131,22 @@ class Learner:
             return None if self.declared is None else usual
         return [usual if one is None else one / self._width for one in sigma]
 
-    def due(self, now: float) -> list[Closed]:
-        """The closing events of the decisions whose window is over."""
-        now, found = max(now, self.clock), []
-        for name, waiting in self.pending.items():
-            if now < waiting.at + self.settings.reward_window:
+    def due(self, now: float, most: int) -> list[Closed]:
+        """The closing events of the decisions whose window is over, the oldest first, up to a number."""
+        found: list[Closed] = []
+        for name in self.pending:
+            if len(found) == most or not self.is_over(name, now):
                 break
-            found.append(Closed(id=name, at=now, reward=self.settings.default_reward))
+            found.append(self.closing(name, now))
         return found
+
+    def is_over(self, id: str, now: float) -> bool:  # noqa: A002
+        """Whether the window of a pending decision is over."""
+        return max(now, self.clock) >= self.pending[id].at + self.settings.reward_window
+
+    def closing(self, id: str, now: float) -> Closed:  # noqa: A002
+        """The event that closes the window of a decision."""
+        return Closed(id=id, at=max(now, self.clock), reward=self.settings.default_reward)
 
     # Folding.
 

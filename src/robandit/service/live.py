@@ -6,10 +6,12 @@ import heapq
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import msgspec
 
 from robandit.service.clock import GRACE, ServiceClock
+from robandit.service.cost import SLICE
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import KINDS, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
@@ -125,20 +127,28 @@ class Bandits(dict[str, LiveBandit]):
             heapq.heappush(self._timers, (closes, bandit.record.number))
 
     def close(self, bandit: LiveBandit, items: list[Item]) -> None:
-        """Close the windows of a bandit that are over."""
-        if (now := self._clock()) >= bandit.held:
-            for event in bandit.learner.due(now):
+        """Close the windows of a bandit that are over, or as many as one slice has time for."""
+        now, end = self._clock(), perf_counter() + SLICE
+        while now >= bandit.held and (found := bandit.learner.due(now, 20)):
+            for event in found:
                 self.put(bandit, event, items)
+            if perf_counter() >= end:
+                break
 
-    def close_all(self, items: list[Item]) -> None:
-        """Close all windows that are over."""
-        found = []
-        while self._timers and self._timers[0][0] <= self._clock():
-            found.append(self._numbers[heapq.heappop(self._timers)[1]])
-        for bandit in found:
-            bandit.timed = False
-            self.close(bandit, items)
-            self._touch(bandit)
+    def close_late(self, bandit: LiveBandit, id: str, items: list[Item]) -> None:  # noqa: A002
+        """Close the window of one pending decision if it is over: `close` may have had no time for it."""
+        if (now := self._clock()) >= bandit.held and bandit.learner.is_over(id, now):
+            self.put(bandit, bandit.learner.closing(id, now), items)
+
+    def close_some(self, items: list[Item]) -> bool:
+        """Close windows that are over, of one bandit; return whether there may be more."""
+        if not self._timers or self._timers[0][0] > self._clock():
+            return False
+        bandit = self._numbers[heapq.heappop(self._timers)[1]]
+        bandit.timed = False
+        self.close(bandit, items)
+        self._touch(bandit)
+        return True
 
     def changed(self) -> list[LiveBandit]:
         """Bandits that have changed since this was last asked."""
