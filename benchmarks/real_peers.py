@@ -26,14 +26,14 @@ from robandit.policies import Decision
 from robandit.streams import ENVIRONMENT, Draws
 
 GRIDS: dict[str, Sequence[Knobs]] = {
-    name: [{knob: value, "learning_rate": rate} for value in values for rate in (0.05, 0.2, 0.5)]
+    name: [{knob: value, "learning_rate": rate} for value in values for rate in (0.2, 0.5, 2.0)]
     for name, knob, values in (
-        ("VW SquareCB", "gamma_scale", (100.0, 1000.0)),
+        ("VW SquareCB", "gamma_scale", (1000.0, 3000.0)),
         ("VW RegCB", "mellowness", (0.001, 0.01)),
-        ("VW ε-greedy", "epsilon", (0.01, 0.05)),
+        ("VW ε-greedy", "epsilon", (0.0, 0.02)),
     )
 }
-"""The knobs to try: clicks are noisier than the rewards of `peer_adapters`, so that slower learning may pay."""
+"""The knobs to try: clicks are noisier than the rewards of `peer_adapters`, so they are not those of that race."""
 
 
 def play(

@@ -1,4 +1,4 @@
-"""The data sets of the real wing, fetched: what there is to earn, and that a tuned OFUL earns it. ``make test-real``."""
+"""The data of the real wing, fetched: what there is to earn, and that a tuned OFUL earns it. ``make test-real``."""
 
 from __future__ import annotations
 

@@ -217,7 +217,8 @@ def kind_rows(found: Mapping[str, Earned], label: str) -> list[str]:
         row = [f"{goal}, {when}"]
         for one in found.values():
             clean = one[label][CLEAN].mean()
-            row.append(" / ".join(f"{1 - one[label][fraud_label(goal, when, s)].mean() / clean:.0%}" for s in shares))
+            losses = [1.0 - one[label][fraud_label(goal, when, share)].mean() / clean for share in shares]
+            row.append(" / ".join(f"{round(100 * loss)}%" for loss in losses))
         rows.append(row)
     return markdown(["fraud", *found], rows)
 
