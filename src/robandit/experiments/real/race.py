@@ -34,8 +34,8 @@ SOURCES, LIAR = 10, 3
 """The number of sources, where there are some, and the one under whose name the bots come."""
 DEFAULT, UNIFORM = "default", "uniform play"
 """The labels of what `recommend` answers, and of playing at random."""
-TOLD = "told C"
-"""Marks a policy that is told the corruption."""
+TOLD = "told"
+"""Marks a policy that is told what nobody knows: the corruption, or who lies."""
 _KNOWN = {"noise_range": 1.0, "mean_bound": 1.0, "parameter_bound": 1.0}  # what everybody is told of clicks
 
 Entries: TypeAlias = dict[str, dict[str, Any]]
@@ -65,7 +65,7 @@ def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES))
         has = {item.name: item for item in fields(find("policies", name))}
         told = "corruption" in has and "None" not in str(has["corruption"].type)
         settings = {"corruption": REALISED if told else None} if "corruption" in has else {}
-        label = find("policies", name).__name__ + (f", {TOLD}" if told else "")
+        label = find("policies", name).__name__ + (f", {TOLD} C" if told else "")
         found[label] = {"name": name, **settings}
     return {label: declared(settings) for label, settings in found.items()}
 

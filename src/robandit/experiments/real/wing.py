@@ -15,6 +15,7 @@ import numpy as np
 from robandit.arrays import Floats
 from robandit.experiments.intervals import interval
 from robandit.experiments.real.catalogue import DATA, table
+from robandit.experiments.real.oracles import QuorumToldLiars
 from robandit.experiments.real.race import (
     CLEAN,
     DEFAULT,
@@ -116,7 +117,12 @@ def grids(found: Entries) -> dict[str, Sequence[float]]:
 def contenders(one: World, names: Sequence[str] = tuple(POLICIES)) -> Entries:
     """All that play on a data set, before their radii are tuned."""
     found = entries(one.replay("tune"), one.rounds, names)
-    return found | {ANCHOR: {**found["CWOFUL"], "radius_scale": 0.03}} if "CWOFUL" in found else found
+    if "CWOFUL" in found:
+        found[ANCHOR] = {**found["CWOFUL"], "radius_scale": 0.03}
+    if "Quorum" in found:
+        place = f"{QuorumToldLiars.__module__}:{QuorumToldLiars.__name__}"
+        found[f"Quorum, {TOLD} who lies"] = {**found["Quorum"], "name": place}
+    return found
 
 
 def tuning_config(one: World, found: Entries, trials: int) -> dict[str, Any]:
@@ -166,12 +172,13 @@ def standing(found: Earned, other: str) -> Lead:
 
 
 def best_untold(found: Earned) -> str:
-    """The policy that earns most under fraud, of all but the default that are not told the corruption."""
+    """The policy that earns most under fraud, of all but the default that are told nothing."""
     fair = [label for label in found if label != DEFAULT and TOLD not in label]
     return max(fair, key=lambda label: float(attacked(found[label], SHARE).mean()))
 
 
-def _pair(one: Mapping[str, Floats], share: float = SHARE) -> str:
+def pair(one: Mapping[str, Floats], share: float = SHARE) -> str:
+    """What a policy earns when nobody lies, and under fraud."""
     return f"{one[CLEAN].mean():.3f} → {attacked(one, share).mean():.3f}".replace("0.", ".")
 
 
@@ -182,7 +189,7 @@ def anchor_rows(found: Mapping[str, Earned], worlds: Mapping[str, World]) -> lis
     labels = [label for label in next(iter(found.values())) if label != UNIFORM]
     order = sorted(labels, key=lambda label: -sum(attacked(one[label], SHARE).mean() for one in found.values()))
     rows = [["best linear in hindsight; uniform", *bounds]]
-    rows += [[label, *(_pair(found[name][label]) for name in found)] for label in order]
+    rows += [[label, *(pair(found[name][label]) for name in found)] for label in order]
     return markdown(["", *found], rows)
 
 
@@ -210,7 +217,8 @@ def kind_rows(found: Mapping[str, Earned], label: str) -> list[str]:
         row = [f"{goal}, {when}"]
         for one in found.values():
             clean = one[label][CLEAN].mean()
-            row.append(" / ".join(f"{1 - one[label][fraud_label(goal, when, s)].mean() / clean:.0%}" for s in shares))
+            losses = [1.0 - one[label][fraud_label(goal, when, share)].mean() / clean for share in shares]
+            row.append(" / ".join(f"{round(100 * loss)}%" for loss in losses))
         rows.append(row)
     return markdown(["fraud", *found], rows)
 
