@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 Array = Any
-SHARP, STRETCHES, SHORTEST, REACH, PRIOR = 0.04, 24, 16, 0.35, 3.0
+SHARP, STRETCHES, SHORTEST, REACH, PRIOR = 0.04, 24, 16, 0.3, 3.0
 
 
 @dataclass(eq=False)
@@ -44,8 +44,8 @@ def disagreement(V: Array, b: Array, mu: Array, lam: float) -> float:
 
 def allowed(V: Array, lam: float, number: int) -> float:
     """What noise explains, in units of its standard deviation."""
-    log_det = float(np.linalg.slogdet(np.eye(len(V)) + V / lam)[1])
-    return REACH * math.sqrt(log_det + 2 * math.log(20 * number))
+    expected = float(np.trace(np.linalg.solve(V + lam * np.eye(len(V)), V)))
+    return math.sqrt(max(expected, 0.0)) + REACH * math.sqrt(2 * math.log(20 * number))
 
 
 def median(values: list[float], weights: list[float]) -> float:
@@ -149,13 +149,13 @@ class SlowQuorum:
         excess = [max(r / self.noise - far, 0.0) / m for r, far, m in zip(distance, reach, root, strict=True)]
         zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance)
         bound = [(far + zeta * m) * self.noise for far, m in zip(reach, root, strict=True)]
-        for _ in range(3):
+        for _ in range(5):
             weights = [
                 min(1.0, limit / max(disagreement(V, b, mu, lam), 1e-300)) ** 4 if v == 1 else min(v, 1.0)
                 for (V, b), limit, v in zip(self.known, bound, voice, strict=True)
             ]
             mu = self.solve(weights)
-        weights = self.second_test(weights, voice, zeta)
+        weights = self.second_test(weights, voice, spoken, zeta)
         self.believe(weights, spoken, now)
 
     def convex_vote(self, voice: list[float], say: list[float], reach: list[float]) -> Array:
@@ -163,12 +163,12 @@ class SlowQuorum:
         bound = [far * math.sqrt(s * len(say) / total) * self.noise for far, s in zip(reach, say, strict=True)]
         weights = [min(v, 1.0) for v in voice]
         mu = self.solve(weights)
-        for _ in range(25):
+        for _ in range(15):
             old = weights
             far = [max(disagreement(V, b, mu, self.lam), 1e-300) for V, b in self.known]
             weights = [min(1.0, v * limit / r) for v, limit, r in zip(voice, bound, far, strict=True)]
             mu = self.solve(weights)
-            if max(abs(a - b) for a, b in zip(old, weights, strict=True)) <= 1e-3:
+            if max(abs(a - b) for a, b in zip(old, weights, strict=True)) <= 1e-2:
                 break
         return mu
 
@@ -187,13 +187,15 @@ class SlowQuorum:
         square = (median(variance, free) * D + PRIOR) / (D + PRIOR) if D > 0 else 1.0
         return max(1.0, math.sqrt(square)) if told else min(1.0, max(SHARP, math.sqrt(square)))
 
-    def second_test(self, weights: list[float], voice: list[float], zeta: float) -> list[float]:
+    def second_test(self, weights: list[float], voice: list[float], spoken: list[float], zeta: float) -> list[float]:
         """Each source answers for all of its stretches together."""
         slots = sorted({g.slot for g in self.stretches})
         if len(slots) == 1:
             return weights
-        whole = {}
+        whole, record = {}, {}
         for slot in slots:
+            parts = [(s, w) for s, w, g in zip(spoken, weights, self.stretches, strict=True) if g.slot == slot]
+            record[slot] = min(1.0, 2 * sum(s * w for s, w in parts) / sum(s for s, _ in parts)) ** 4
             mine = [
                 (w, V, b, g) for w, (V, b), g in zip(weights, self.known, self.stretches, strict=True) if g.slot == slot
             ]
@@ -204,7 +206,7 @@ class SlowQuorum:
         for _ in range(2):
             mu = self.solve(both)
             trust = {
-                slot: min(1.0, limit / max(disagreement(V, b, mu, self.lam), 1e-300)) ** 4
+                slot: record[slot] * min(1.0, limit / max(disagreement(V, b, mu, self.lam), 1e-300)) ** 4
                 for slot, (V, b, limit) in whole.items()
             }
             both = [w * trust[g.slot] if v == 1 else w for w, v, g in zip(weights, voice, self.stretches, strict=True)]
@@ -222,4 +224,4 @@ class SlowQuorum:
             else:
                 self.doubted.setdefault(slot, now)
         self.votes += 1
-        self.next = now + min(max(now // 20, 2), 40)
+        self.next = now + min(max(now // 20, 2), 100)

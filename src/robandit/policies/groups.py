@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robandit.arrays import Bools, Floats, Index, Ints
+from robandit.arrays import Bools, Floats, Index, Ints, T, count_to
 from robandit.policies.parts import FieldArrays
 
 FREE = -1
@@ -41,6 +42,9 @@ class RoundGroups(FieldArrays):
     current: Ints
     """The group that a source's next reward belongs to, (B, sources); −1 if it has none yet."""
 
+    def __post_init__(self) -> None:
+        self.changed: Bools = np.ones(self.slot.shape, dtype=bool)  # since somebody looked; no part of the statistics
+
     @classmethod
     def new(cls, batch: int, sources: int, places: int, dim: int) -> RoundGroups:
         """Groups that have seen nothing, with room for so many sources and groups in each trial."""
@@ -59,30 +63,35 @@ class RoundGroups(FieldArrays):
         )
 
     def part(self, trials: Index) -> RoundGroups:
-        """The groups of some trials, without places that none of them uses. The open groups of sources are not cut."""
+        """The groups of some trials, without places that none of them uses."""
         used = int((self.slot[trials] != FREE).sum(axis=1).max())
-        whole = len(trials) == len(self.slot)
-        arrays = {name: array[:, :used] if whole else array[trials, :used] for name, array in self.arrays().items()}
-        return RoundGroups(**arrays | {"current": self.current[trials]})
+        arrays = {name: part_of(array, trials, used) for name, array in self.arrays().items() if name != "current"}
+        return RoundGroups(**arrays, current=self.current[trials])
 
-    def find(self, trials: Index, slots: Index, seen: Bools, now: Ints, stretches: int) -> Index:
-        """The group of the next reward from each of these slots, (B,); where the last is long enough, a new one."""
-        found = self.current[trials, slots]
+    def find(self, slots: Index, seen: Bools, now: Ints, stretches: int, trust: Floats) -> Index:
+        """The group of the next reward from each of these slots, (B,); where the last is long enough, a new one.
+
+        The first group of a source is believed by ``trust`` (B, sources).
+        """
+        trials = count_to(len(slots))
+        found: Index = self.current[trials, slots]
         length = np.maximum(_SHORTEST, now // stretches)
         full = seen & ((found == FREE) | (self.counts[trials, found] >= length))
-        for trial in np.flatnonzero(full).tolist():
-            found[trial] = self.open(trial, int(slots[trial]), int(now[trial]), stretches)
+        if full.any():
+            for trial in np.flatnonzero(full).tolist():
+                slot = int(slots[trial])
+                found[trial] = self.open(trial, slot, int(now[trial]), stretches, float(trust[trial, slot]))
         return found
 
-    def open(self, trial: int, slot: int, now: int, stretches: int) -> int:
-        """Begin a new stretch of a source. It is believed as the one before it was."""
+    def open(self, trial: int, slot: int, now: int, stretches: int, trust: float) -> int:
+        """Begin a new stretch of a source. It is believed as the one before it was, the first one by ``trust``."""
         before = self.current[trial, slot]
         known = np.count_nonzero(self.current[trial] != FREE) + (before == FREE)
         used = np.count_nonzero(self.slot[trial] != FREE)
         place = self.merge(trial) if used >= stretches + 2 * known else used
         before = self.current[trial, slot]  # which may have been merged
         self.slot[trial, place], self.since[trial, place] = slot, now
-        self.weight[trial, place] = 1.0 if before == FREE else self.weight[trial, before]
+        self.weight[trial, place] = trust if before == FREE else self.weight[trial, before]
         self.current[trial, slot] = place
         return int(place)
 
@@ -105,15 +114,37 @@ class RoundGroups(FieldArrays):
             sums[trial, into] += sums[trial, gone]
             sums[trial, gone] = 0
         self.last[trial, into] = self.last[trial, gone]
+        self.changed[trial, [into, gone]] = True
         self.current[trial][self.current[trial] == gone] = into
         return gone
 
-    def add(self, trials: Index, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
-        """Fold one reward into a group of each of these trials; a weight of 0 changes nothing."""
-        at, weighted = (trials, groups), weights[:, None] * actions
+    def add(self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
+        """Fold one reward into a group of each trial; a weight of 0 changes nothing."""
+        if len(groups) == 1:
+            if weights[0]:
+                self._add_one((0, groups.item()), actions[0], rewards.item(), weights.item(), now.item())
+            return
+        at, weighted, seen = (count_to(len(groups)), groups), weights[:, None] * actions, weights > 0.0
         self.precision[at] += weighted[:, :, None] * actions[:, None, :]
         self.target[at] += rewards[:, None] * weighted
-        self.squares[at] += weights * rewards**2
+        self.squares[at] += weights * (rewards * rewards)
         self.mass[at] += weights
-        self.counts[at] += weights > 0.0
-        self.last[at] = np.where(weights > 0.0, now, self.last[at])
+        self.counts[at] += seen
+        self.last[at] = np.where(seen, now, self.last[at])
+        self.changed[at] = True
+
+    def _add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
+        """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take thrice the time."""
+        weighted = weight * action
+        self.precision[at] += weighted[:, None] * action
+        self.target[at] += reward * weighted
+        self.squares[at] += weight * (reward * reward)
+        self.mass[at] += weight
+        self.counts[at] += 1
+        self.last[at] = now
+        self.changed[at] = True
+
+
+def part_of(array: NDArray[T], trials: Index, used: int) -> NDArray[T]:
+    """An array (B, G, …) for some trials and the first groups alone: a view where all trials are meant."""
+    return array[:, :used] if len(trials) == len(array) else array[trials, :used]

@@ -17,12 +17,12 @@ from robandit.policies.decision import Search
 from robandit.policies.groups import FREE, RoundGroups
 from robandit.policies.parts import FieldArrays, SigmaBar
 from robandit.policies.sources import Labels, Source, SourceSlots, read_source
-from robandit.policies.votes import Evidence, vote, weighted_sum
+from robandit.policies.votes import BallotBox, Evidence, Terms, vote, weighted_sum
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
 _NEWER = 2.0  # the say of a reward grows with its number to this power: the newest fifth has half of it
-_OFTEN, _RARELY = 20, 40  # a vote comes after a 20th of the rounds so far, at most 40 after the last one
+_OFTEN, _RARELY = 20, 100  # a vote comes after a 20th of the rounds so far, at most 100 after the last one
 _DOUBTED = 0.5  # a source that is believed less than this is doubted
 
 
@@ -72,6 +72,8 @@ class QuorumStatistics(FieldArrays):
     next: Ints
     """The update with which the next vote comes, (B,)."""
     votes: Ints
+    dismissed: Ints
+    """The number of rewards that the last vote does not believe, (B,)."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -109,28 +111,27 @@ class Quorum(Policy[QuorumStatistics]):
         self.tolerance = not_negative("tolerance", self.tolerance)
         self.slots = SourceSlots(self.max_sources, self.batch)
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
-        whole = self.batch, sources
+        whole, places = (self.batch, sources), _STRETCHES + 2 * sources
+        self._box = BallotBox(self.batch, places, self.dim, self.lam)
         return QuorumStatistics(
             ridge=self.new_ridge(),
-            groups=RoundGroups.new(self.batch, sources, _STRETCHES + 2 * sources, self.dim),
+            groups=RoundGroups.new(self.batch, sources, places, self.dim),
             trust=np.ones(whole),
             doubted=np.full(whole, FREE, np.int64),
             ruling=np.zeros(whole, np.int64),
             noise=np.ones(self.batch),
             next=np.full(self.batch, 2, np.int64),
             votes=np.zeros(self.batch, np.int64),
+            dismissed=np.zeros(self.batch, np.int64),
         )
 
     def confidence(self, level: Ints) -> Ellipsoid:
         return Ellipsoid.around(self.stats.ridge, self.width * self.stats.noise)
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
-        return Search(optimise(actions, self.confidence(level)), self._told())
-
-    def _told(self) -> QuorumCounts:
-        stats, groups = self.stats, self.stats.groups
-        dismissed = (groups.counts * (groups.weight < _DOUBTED)).sum(axis=1)
-        return QuorumCounts(stats.votes.copy(), (stats.doubted != FREE).sum(axis=1), dismissed)
+        stats = self.stats
+        told = QuorumCounts(stats.votes.copy(), (stats.doubted != FREE).sum(axis=1), stats.dismissed.copy())
+        return Search(optimise(actions, self.confidence(level)), told)
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0
@@ -141,11 +142,9 @@ class Quorum(Policy[QuorumStatistics]):
     def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
-        group = stats.groups.find(self.rows, slots, seen, now, _STRETCHES)
-        stats.groups.add(self.rows, group, actions, rewards, weights, now)
-        ruling = stats.ruling[self.rows, slots]
-        believed = np.where(ruling == 0, stats.groups.weight[self.rows, group], ruling > 0)
-        stats.ridge.update(actions, rewards, weights * believed)
+        group = stats.groups.find(slots, seen, now, _STRETCHES, stats.trust)
+        stats.groups.add(group, actions, rewards, weights, now)
+        stats.ridge.update(actions, rewards, weights * stats.groups.weight[self.rows, group])
         due = seen & (now >= stats.next)
         if due.any():
             self._vote(np.flatnonzero(due), now)
@@ -158,7 +157,8 @@ class Quorum(Policy[QuorumStatistics]):
         evidence = self._evidence(due, now)
         unknown = evidence.mass.sum(axis=1) <= (1.0 + 1e-9) * evidence.counts.sum(axis=1) / self.noise_range**2
         floor, ceiling = np.where(unknown, _SHARP, 1.0), np.where(unknown, 1.0, np.inf)
-        found = vote(evidence, stats.noise[due], self.lam, self.tolerance, floor, ceiling)
+        held = self._box.of(due, evidence.precision, evidence.target, groups.changed)
+        found = vote(evidence, held, stats.noise[due], Terms(self.lam, self.tolerance, floor, ceiling))
         place = due[:, None], np.arange(evidence.slot.shape[1])
         weights = np.where(evidence.slot == FREE, 1.0, found.weights)
         changed = (weights != groups.weight[place]).any(axis=1)
@@ -167,6 +167,7 @@ class Quorum(Policy[QuorumStatistics]):
             precision = weighted_sum(weights, evidence.precision) + self.lam * np.eye(self.dim)
             target = weighted_sum(weights, evidence.target)
             stats.ridge.refit(due[changed], precision[changed], target[changed])
+        stats.dismissed[due] = (evidence.counts * (weights < _DOUBTED)).sum(axis=1)
         self._doubt(due, evidence, weights, now)
         stats.votes[due] += 1
         stats.next[due] = now[due] + np.clip(now[due] // _OFTEN, 2, _RARELY)
@@ -236,6 +237,7 @@ class Quorum(Policy[QuorumStatistics]):
         if (slots == self.slots.most).any():
             raise ValueError(f"source {source!r} is not told apart from others: max_sources is {self.max_sources}")
         self.stats.ruling[self.rows, slots] = ruling
+        self.stats.trust[self.rows, slots] = 0.0 if ruling < 0 else 1.0  # the next vote knows better
         voters = np.flatnonzero(self._updates)
         if voters.size:
             self._vote(voters, self._updates)

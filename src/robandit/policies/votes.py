@@ -1,9 +1,9 @@
 """The vote of groups: which parameter most of them agree on, and how far each is to be believed.
 
 A group g has V = Σ w a aᵀ and b = Σ w r a. It disagrees with a parameter μ by r_g(μ) = ‖b − Vμ‖_{(V+λI)⁻¹}. If it is
-honest and μ the truth, that stays below √(log det(I + V/λ) + 2 log(1/δ)) standard deviations of the noise. Arrays in,
-arrays out; shapes have n trials, G groups, S sources, d features. What a trial gets does not depend, bit for bit, on
-the trials beside it.
+honest and μ the truth, r_g² is tr V(V+λI)⁻¹ on average, times the variance of the noise, if w is 1. Arrays in, arrays
+out; shapes have n trials, G groups, S sources, d features. What a trial gets does not depend, bit for bit, on the
+trials beside it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import TINY, Bools, Floats, Ints
+from robandit.arrays import TINY, Bools, Floats, Index, Ints
+from robandit.policies.groups import part_of
 
-_REACH = 0.35  # a group may disagree by this times the self-normalised bound; tuned, not proved
-_LIKELY = 20.0  # that bound is for a failure in one of so many votes
-_MOST, _STILL = 25, 1e-3  # the convex vote ends after so many steps, or when no weight changes by more than this
-_STEPS = 3  # steps that let go of those who still disagree
+_REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
+_MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
+_STEPS = 5  # steps that let go of those who still disagree
 _STEEP = 4.0  # the power with which belief falls beyond the bound
+_RECORD = 0.5  # of a source of which less than this share is believed, the rest is believed less, too
 _PRIOR = 3.0  # rewards' worth of belief in the declared noise
 _LEAST = 1e-9  # keeps a variance without degrees of freedom finite; it has no weight
 
@@ -32,8 +33,6 @@ class Ballots(NamedTuple):
     """q = V(V+λI)⁻¹b, (n, G, d)."""
     constant: Floats
     """s = bᵀ(V+λI)⁻¹b, (n, G)."""
-    information: Floats
-    """log det(I + V/λ), (n, G)."""
     freedom: Floats
     """tr V(V+λI)⁻¹, how many of d parameters the group knows, (n, G)."""
 
@@ -47,7 +46,6 @@ class Ballots(NamedTuple):
             matrix=precision - lam * np.eye(dim) + lam * lam * inverse,
             vector=target - lam * aside,
             constant=np.vecdot(target, aside),
-            information=-np.linalg.slogdet(lam * inverse)[1],
             freedom=dim - lam * np.trace(inverse, axis1=-2, axis2=-1),
         )
 
@@ -64,8 +62,34 @@ class Ballots(NamedTuple):
         return np.asarray(found[..., 0], dtype=float)
 
     def reach(self, groups: Ints) -> Floats:
-        """How far each of so many groups (n,) may disagree, in standard deviations of the noise, (n, G)."""
-        return _REACH * np.sqrt(self.information + 2.0 * np.log(_LIKELY * np.maximum(groups, 1))[:, None])
+        """How far each of so many groups (n,) may disagree, in standard deviations of the noise, (n, G).
+
+        What an honest group's r_g² has on average, and some more the more groups there are.
+        """
+        more = np.sqrt(2.0 * np.log(20.0 * np.maximum(groups, 1)))[:, None]
+        return np.sqrt(np.maximum(self.freedom, 0.0)) + _REACH * more
+
+
+class BallotBox:
+    """The ballots of all groups (B, G). Those of groups that have not changed need not be computed again."""
+
+    def __init__(self, batch: int, places: int, dim: int, lam: float) -> None:
+        self._lam, whole = lam, (batch, places)
+        self._held = Ballots(np.zeros((*whole, dim, dim)), np.zeros((*whole, dim)), np.zeros(whole), np.zeros(whole))
+
+    def of(self, trials: Index, precision: Floats, target: Floats, changed: Bools) -> Ballots:
+        """The ballots (n, G) of these trials, with V (n, G, d, d) and b (n, G, d) of their first G groups.
+
+        ``changed`` (B, G) says which groups are not as they were when this was last asked; it is reset.
+        """
+        used = target.shape[1]
+        row, place = np.nonzero(changed[trials, :used])
+        if row.size:
+            new = Ballots.of(precision[row, place][None], target[row, place][None], self._lam)
+            for mine, computed in zip(self._held, new, strict=True):
+                mine[trials[row], place] = computed[0]
+            changed[trials[row], place] = False
+        return Ballots(*(part_of(array, trials, used) for array in self._held))
 
 
 class Evidence(NamedTuple):
@@ -98,29 +122,39 @@ class VoteResult(NamedTuple):
     """The noise in units of the declared σ, (n,)."""
 
 
-def vote(evidence: Evidence, noise: Floats, lam: float, tolerance: float, floor: Floats, ceiling: Floats) -> VoteResult:
-    """Count the votes. ``noise`` (n,) is what the last vote found; what this one finds is between floor and ceiling.
+class Terms(NamedTuple):
+    """What a vote is held by."""
+
+    lam: float
+    """λ."""
+    tolerance: float
+    """ζ: by so much the mean rewards of the honest may differ from what the parameter says."""
+    floor: Floats
+    """The least noise that is believed in, in units of the declared σ, (n,)."""
+    ceiling: Floats
+    """The most, (n,)."""
+
+
+def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> VoteResult:
+    """Count the votes; ``noise`` (n,) is what the last vote found.
 
     First a convex vote, in which everybody's pull is bounded and grows with the traffic that they speak for. At what it
     finds the noise is measured, and with it a tolerance that half of the traffic meets. Then those who still disagree
     lose their say, group by group and then source by source.
     """
-    held = Ballots.of(evidence.precision, evidence.target, lam)
     number, say = (evidence.slot >= 0).sum(axis=1), evidence.say * (evidence.voice > 0.0)
-    reach = held.reach(number)
+    reach, roots = held.reach(number), np.sqrt(evidence.mass)
     share = say * number[:, None] / np.maximum(say.cumsum(axis=1)[:, -1:], TINY)
-    mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, lam)
-    noise = np.clip(measured_noise(evidence, held, mean), floor, ceiling)
-    roots = np.sqrt(evidence.mass)
-    excess = np.maximum(held.distance(mean) / noise[:, None] - reach, 0.0) / np.maximum(roots, TINY)
-    zeta = np.maximum(weighted_median(excess, say), tolerance)[:, None]
+    mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, terms.lam)
+    noise = np.clip(measured_noise(evidence, held, mean), terms.floor, terms.ceiling)
+    excess = held.distance(mean) / noise[:, None] - reach
+    zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance)[:, None]
     bounds = (reach + zeta * roots) * noise[:, None]
-    weights = np.minimum(evidence.voice, 1.0)
     for _ in range(_STEPS):
         weights = believe(held.distance(mean), bounds, evidence.voice)
-        mean = held.solve(weights, lam)
+        mean = held.solve(weights, terms.lam)
     if evidence.slot.max(initial=0) > 0:
-        weights = _second_test(evidence, weights, held, lam, noise, zeta)
+        weights = _second_test(evidence, weights, held, terms.lam, noise, zeta)
     return VoteResult(weights, noise)
 
 
@@ -163,6 +197,11 @@ def measured_noise(evidence: Evidence, held: Ballots, mean: Floats) -> Floats:
     return np.sqrt((median * total + _PRIOR) / (total + _PRIOR))
 
 
+def met_by_half(excess: Floats, roots: Floats, say: Floats) -> Floats:
+    """The ζ (n,) with which half of the traffic exceeds its reach by at most ζ√(Σw); ``roots`` are √(Σw), (n, G)."""
+    return weighted_median(np.maximum(excess, 0.0) / np.maximum(roots, TINY), say)
+
+
 def weighted_median(values: Floats, weights: Floats) -> Floats:
     """The least of the values (n, G) that values with half of the weight do not exceed, (n,)."""
     order = values.argsort(axis=1, kind="stable")
@@ -181,7 +220,10 @@ def weighted_sum(weights: Floats, values: Floats) -> Floats:
 
 
 def _second_test(evidence: Evidence, weights: Floats, held: Ballots, lam: float, noise: Floats, zeta: Floats) -> Floats:
-    """The weights of the groups, once each source has answered for what is believed of it, all stretches together."""
+    """The weights of the groups, once each source has answered for itself as a whole.
+
+    What is believed of a source must fit all stretches together. Where most of it is not believed, the rest falls, too.
+    """
     sources = int(evidence.slot.max()) + 1
     member: Bools = evidence.slot[:, None, :] == np.arange(sources)[:, None]  # (n, S, G)
     known = member.any(axis=2).sum(axis=1)
@@ -190,8 +232,12 @@ def _second_test(evidence: Evidence, weights: Floats, held: Ballots, lam: float,
     mass = _by_source(member, weights, evidence.mass[..., None])[..., 0]
     bounds = (whole.reach(known) + zeta * np.sqrt(mass)) * noise[:, None]
     both, slot = weights, np.maximum(evidence.slot, 0)
-    for _ in range(_STEPS - 1):
+    say = _by_source(member, np.ones(weights.shape), evidence.say[..., None])[..., 0]
+    mean = _by_source(member, weights, evidence.say[..., None])[..., 0] / np.maximum(say, TINY)
+    record = np.minimum(1.0, mean / _RECORD) ** _STEEP
+    for _ in range(2):
         trust = believe(whole.distance(held.solve(both, lam)), bounds, np.ones(bounds.shape))
+        trust *= record
         trust[known == 1] = 1.0  # nobody to compare it with
         both = np.where(evidence.voice == 1.0, weights * np.take_along_axis(trust, slot, axis=1), weights)
     return both
