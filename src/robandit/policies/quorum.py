@@ -21,7 +21,7 @@ from robandit.policies.votes import BallotBox, Evidence, Terms, vote, weighted_s
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
-_NEWER = 2.0  # the say of a reward grows with its number to this power: the newest fifth has half of it
+_NEWER = 3.0  # the say of a reward grows with its number to this power: the newest sixth has half of it
 _OFTEN, _RARELY = 20, 100  # a vote comes after a 20th of the rounds so far, at most 100 after the last one
 _DOUBTED = 0.5  # a source that is believed less than this is doubted
 

@@ -19,6 +19,7 @@ _REACH = 0.3  # how much more than on average a group may disagree, times √(2 
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
 _STEPS = 5  # steps that let go of those who still disagree
 _STEEP = 4.0  # the power with which belief falls beyond the bound
+_GONE = 0.05  # belief below this is none at all: where nobody else knows anything, a little would be all there is
 _RECORD = 0.5  # of a source of which less than this share is believed, the rest is believed less, too
 _PRIOR = 3.0  # rewards' worth of belief in the declared noise
 _LEAST = 1e-9  # keeps a variance without degrees of freedom finite; it has no weight
@@ -181,6 +182,7 @@ def settle(held: Ballots, bounds: Floats, voice: Floats, lam: float) -> tuple[Fl
 def believe(distance: Floats, bounds: Floats, voice: Floats) -> Floats:
     """How far to believe those who disagree by so much: 1 within the bound, and beyond it the less the farther."""
     kept = np.minimum(1.0, bounds / np.maximum(distance, TINY)) ** _STEEP
+    kept[kept < _GONE] = 0.0
     return np.where(voice == 1.0, kept, np.minimum(voice, 1.0))
 
 
