@@ -153,7 +153,7 @@ class SlowQuorum:
         distance = [disagreement(V, b, mu, lam) for V, b in self.known]
         root = [math.sqrt(g.mass()) for g in groups]
         excess = [max(r / self.noise - far, 0.0) / m for r, far, m in zip(distance, reach, root, strict=True)]
-        zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance)
+        zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance / self.noise)
         bound = [(far + zeta * m) * self.noise for far, m in zip(reach, root, strict=True)]
         for _ in range(5):
             weights = [

@@ -149,7 +149,7 @@ def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> Vote
     mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, terms.lam)
     noise = np.clip(measured_noise(evidence, held, mean), terms.floor, terms.ceiling)
     excess = held.distance(mean) / noise[:, None] - reach
-    zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance)[:, None]
+    zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance / noise)[:, None]  # in units of the noise
     bounds = (reach + zeta * roots) * noise[:, None]
     for _ in range(_STEPS):
         weights = believe(held.distance(mean), bounds, evidence.voice)
