@@ -48,6 +48,12 @@ def allowed(V: Array, lam: float, number: int) -> float:
     return math.sqrt(max(expected, 0.0)) + REACH * math.sqrt(2 * math.log(20 * number))
 
 
+def belief(limit: float, distance: float) -> float:
+    """1 up to the limit, then falling, and 0 where little is left."""
+    kept = min(1.0, limit / max(distance, 1e-300)) ** 4
+    return kept if kept >= 0.05 else 0.0
+
+
 def median(values: list[float], weights: list[float]) -> float:
     """The least value up to which half of the weight lies."""
     total, sofar = sum(weights), 0.0
@@ -139,7 +145,7 @@ class SlowQuorum:
         lam, groups = self.lam, self.stretches
         self.known = [g.sums() for g in groups]
         voice = [{0: 1.0, 1: math.inf, -1: 0.0}[self.ruling.get(g.slot, 0)] for g in groups]
-        spoken = [g.n * ((g.since + g.last) / (2 * now)) ** 2 for g in groups]
+        spoken = [g.n * ((g.since + g.last) / (2 * now)) ** 3 for g in groups]
         say = [(v > 0) * s for s, v in zip(spoken, voice, strict=True)]
         reach = [allowed(V, lam, len(groups)) for V, _ in self.known]
         mu = self.convex_vote(voice, say, reach)
@@ -147,11 +153,11 @@ class SlowQuorum:
         distance = [disagreement(V, b, mu, lam) for V, b in self.known]
         root = [math.sqrt(g.mass()) for g in groups]
         excess = [max(r / self.noise - far, 0.0) / m for r, far, m in zip(distance, reach, root, strict=True)]
-        zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance)
+        zeta = max(median(excess, say) if sum(say) > 0 else 0.0, self.tolerance / self.noise)
         bound = [(far + zeta * m) * self.noise for far, m in zip(reach, root, strict=True)]
         for _ in range(5):
             weights = [
-                min(1.0, limit / max(disagreement(V, b, mu, lam), 1e-300)) ** 4 if v == 1 else min(v, 1.0)
+                belief(limit, disagreement(V, b, mu, lam)) if v == 1 else min(v, 1.0)
                 for (V, b), limit, v in zip(self.known, bound, voice, strict=True)
             ]
             mu = self.solve(weights)
@@ -206,7 +212,7 @@ class SlowQuorum:
         for _ in range(2):
             mu = self.solve(both)
             trust = {
-                slot: record[slot] * min(1.0, limit / max(disagreement(V, b, mu, self.lam), 1e-300)) ** 4
+                slot: record[slot] * belief(limit, disagreement(V, b, mu, self.lam))
                 for slot, (V, b, limit) in whole.items()
             }
             both = [w * trust[g.slot] if v == 1 else w for w, v, g in zip(weights, voice, self.stretches, strict=True)]

@@ -233,3 +233,34 @@ def test_bad_settings_are_named() -> None:
     for name, value in bad.items():
         with pytest.raises(ValueError, match=name):
             robandit.Quorum(dim=2, noise_range=R, **{name: value})
+
+
+def late_traffic(policy: robandit.Quorum, lean: float, lies: bool) -> None:
+    """Rewards come 30 rounds late, shuffled, every fifth never; one source comes after 300 of 600 rounds."""
+    rng, waiting = np.random.default_rng(9), []
+    leans = lean * rng.choice([-1.0, 1.0], size=(5, 3)) / 3**0.5
+    for t in range(600):
+        source = int(rng.integers(5 if t >= 300 else 4))
+        actions = rng.normal(size=(5, 3))
+        actions /= np.maximum(1.0, np.linalg.norm(actions, axis=1, keepdims=True))
+        decision = policy.choose(actions, sigma=0.2, source=source)
+        mean = decision.action @ (np.array([0.4, -0.4, 0.4]) + leans[source])
+        waiting.append((decision, (-mean if lies and source == 4 else mean) + 0.2 * rng.normal()))
+        if len(waiting) == 30:
+            for place in rng.permutation(30)[:24].tolist():
+                policy.update(*waiting[place])
+            waiting = []
+
+
+def test_late_shuffled_and_missing_rewards_expose_a_late_liar() -> None:
+    policy = robandit.Quorum(dim=3, noise_range=R, seed=1)
+    late_traffic(policy, lean=0.0, lies=True)
+    assert [standing.source for standing in policy.standings() if standing.since is not None] == [4]
+    assert np.linalg.norm(policy.estimate().center - [0.4, -0.4, 0.4]) < 0.15
+
+
+@pytest.mark.parametrize(("lean", "tolerance"), [(0.02, 0.0), (0.05, 0.05), (0.1, 0.1)])
+def test_honest_sources_that_differ_are_not_expelled(lean: float, tolerance: float) -> None:
+    policy = robandit.Quorum(dim=3, noise_range=R, seed=1, tolerance=tolerance)
+    late_traffic(policy, lean=lean, lies=False)
+    assert all(standing.since is None and standing.weight > 0.9 for standing in policy.standings())

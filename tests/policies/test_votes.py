@@ -126,7 +126,7 @@ def evidence(seed: int, count: int, dim: int, empty: int = 0) -> Evidence:
 
 def count(given: Evidence, floor: float) -> votes.VoteResult:
     held, one = Ballots.of(given.precision, given.target, 1.0), np.ones(1)
-    return votes.vote(given, held, one, lam=1.0, tolerance=0.0, floor=floor * one, ceiling=one)
+    return votes.vote(given, held, one, votes.Terms(1.0, 0.0, floor * one, one))
 
 
 def test_empty_places_change_no_bit() -> None:

@@ -17,11 +17,11 @@ from robandit.policies.decision import Search
 from robandit.policies.groups import FREE, RoundGroups
 from robandit.policies.parts import FieldArrays, SigmaBar
 from robandit.policies.sources import Labels, Source, SourceSlots, read_source
-from robandit.policies.votes import BallotBox, Evidence, vote, weighted_sum
+from robandit.policies.votes import BallotBox, Evidence, Terms, vote, weighted_sum
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
-_NEWER = 2.0  # the say of a reward grows with its number to this power: the newest fifth has half of it
+_NEWER = 3.0  # the say of a reward grows with its number to this power: the newest sixth has half of it
 _OFTEN, _RARELY = 20, 100  # a vote comes after a 20th of the rounds so far, at most 100 after the last one
 _DOUBTED = 0.5  # a source that is believed less than this is doubted
 
@@ -158,9 +158,7 @@ class Quorum(Policy[QuorumStatistics]):
         unknown = evidence.mass.sum(axis=1) <= (1.0 + 1e-9) * evidence.counts.sum(axis=1) / self.noise_range**2
         floor, ceiling = np.where(unknown, _SHARP, 1.0), np.where(unknown, 1.0, np.inf)
         held = self._box.of(due, evidence.precision, evidence.target, groups.changed)
-        found = vote(
-            evidence, held, stats.noise[due], lam=self.lam, tolerance=self.tolerance, floor=floor, ceiling=ceiling
-        )
+        found = vote(evidence, held, stats.noise[due], Terms(self.lam, self.tolerance, floor, ceiling))
         place = due[:, None], np.arange(evidence.slot.shape[1])
         weights = np.where(evidence.slot == FREE, 1.0, found.weights)
         changed = (weights != groups.weight[place]).any(axis=1)

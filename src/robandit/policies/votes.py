@@ -19,6 +19,7 @@ _REACH = 0.3  # how much more than on average a group may disagree, times √(2 
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
 _STEPS = 5  # steps that let go of those who still disagree
 _STEEP = 4.0  # the power with which belief falls beyond the bound
+_GONE = 0.05  # belief below this is none at all: where nobody else knows anything, a little would be all there is
 _RECORD = 0.5  # of a source of which less than this share is believed, the rest is believed less, too
 _PRIOR = 3.0  # rewards' worth of belief in the declared noise
 _LEAST = 1e-9  # keeps a variance without degrees of freedom finite; it has no weight
@@ -122,36 +123,39 @@ class VoteResult(NamedTuple):
     """The noise in units of the declared σ, (n,)."""
 
 
-def vote(
-    evidence: Evidence,
-    held: Ballots,
-    noise: Floats,
-    *,
-    lam: float,
-    tolerance: float,
-    floor: Floats,
-    ceiling: Floats,
-) -> VoteResult:
-    """Count the votes. ``noise`` (n,) is what the last vote found; what this one finds is between floor and ceiling.
+class Terms(NamedTuple):
+    """What a vote is held by."""
+
+    lam: float
+    """λ."""
+    tolerance: float
+    """ζ: by so much the mean rewards of the honest may differ from what the parameter says."""
+    floor: Floats
+    """The least noise that is believed in, in units of the declared σ, (n,)."""
+    ceiling: Floats
+    """The most, (n,)."""
+
+
+def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> VoteResult:
+    """Count the votes; ``noise`` (n,) is what the last vote found.
 
     First a convex vote, in which everybody's pull is bounded and grows with the traffic that they speak for. At what it
     finds the noise is measured, and with it a tolerance that half of the traffic meets. Then those who still disagree
     lose their say, group by group and then source by source.
     """
     number, say = (evidence.slot >= 0).sum(axis=1), evidence.say * (evidence.voice > 0.0)
-    reach = held.reach(number)
+    reach, roots = held.reach(number), np.sqrt(evidence.mass)
     share = say * number[:, None] / np.maximum(say.cumsum(axis=1)[:, -1:], TINY)
-    mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, lam)
-    noise = np.clip(measured_noise(evidence, held, mean), floor, ceiling)
-    roots = np.sqrt(evidence.mass)
-    zeta = np.maximum(met_by_half(held.distance(mean) / noise[:, None] - reach, roots, say), tolerance)[:, None]
+    mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, terms.lam)
+    noise = np.clip(measured_noise(evidence, held, mean), terms.floor, terms.ceiling)
+    excess = held.distance(mean) / noise[:, None] - reach
+    zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance / noise)[:, None]  # in units of the noise
     bounds = (reach + zeta * roots) * noise[:, None]
-    weights = np.minimum(evidence.voice, 1.0)
     for _ in range(_STEPS):
         weights = believe(held.distance(mean), bounds, evidence.voice)
-        mean = held.solve(weights, lam)
+        mean = held.solve(weights, terms.lam)
     if evidence.slot.max(initial=0) > 0:
-        weights = _second_test(evidence, weights, held, lam, noise, zeta)
+        weights = _second_test(evidence, weights, held, terms.lam, noise, zeta)
     return VoteResult(weights, noise)
 
 
@@ -178,6 +182,7 @@ def settle(held: Ballots, bounds: Floats, voice: Floats, lam: float) -> tuple[Fl
 def believe(distance: Floats, bounds: Floats, voice: Floats) -> Floats:
     """How far to believe those who disagree by so much: 1 within the bound, and beyond it the less the farther."""
     kept = np.minimum(1.0, bounds / np.maximum(distance, TINY)) ** _STEEP
+    kept[kept < _GONE] = 0.0
     return np.where(voice == 1.0, kept, np.minimum(voice, 1.0))
 
 
