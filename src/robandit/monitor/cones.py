@@ -88,8 +88,8 @@ def has_faint(gram: Floats) -> Bools:
 
 
 def solve(matrix: Floats, right: Floats) -> Floats:
-    """Solve Mx = y for positive definite M (P, d, d), which rounding may have made nearly singular."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), TINY))
+    """Solve Mx = y for positive definite M (P, d, d), which rounding may have made nearly singular, or indefinite."""
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(np.diagonal(matrix, axis1=1, axis2=2)), TINY))
     even = matrix * scale[:, :, None] * scale[:, None] + _JITTER * np.eye(matrix.shape[1])
     return scale * np.linalg.solve(even, (scale * right)[..., None])[..., 0]
 
