@@ -35,8 +35,7 @@ checks.positive_data_acceptance.expected-statuses = ["200", "404", "422"]
 
 [[operations]]
 include-path = "/v1/bandits/{name}"
-include-method = "PUT"
-checks.positive_data_acceptance.expected-statuses = ["200", "201", "409", "422"]
+checks.positive_data_acceptance.expected-statuses = ["200", "201", "404", "409", "422"]
 """
 
 
