@@ -23,8 +23,8 @@ visitors, and see what each would have earned. docs/real-data.md says more.
 
 FILE is CSV or Parquet. A row is an action that could be taken: the decision set
 that it belongs to (round), its features, and the reward that it brings, from 0
-to 1. Every trial shuffles the decisions. With --person, features are fitted and
-radii tuned on one half of the people, and the other half is played.
+to 1. Every trial shuffles the decisions. Features are fitted on one half of the
+people, or of the decisions without --person, and the other half is played.
 
   robandit replay choices.csv --round visit --reward clicked --person customer
 

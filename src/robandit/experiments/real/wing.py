@@ -15,7 +15,6 @@ import numpy as np
 from robandit.arrays import Floats
 from robandit.experiments.intervals import interval
 from robandit.experiments.real.catalogue import DATA, table
-from robandit.experiments.real.oracles import QuorumToldLiars
 from robandit.experiments.real.race import (
     CLEAN,
     DEFAULT,
@@ -38,6 +37,7 @@ from robandit.figures.tables import markdown
 from robandit.files import write_file
 from robandit.lab.catalogue import find
 from robandit.lab.environments import Replay
+from robandit.lab.oracles import QuorumToldLiars
 from robandit.policies import POLICIES
 
 WORLDS = ("electricity", "swissmetro", "movielens")
