@@ -70,7 +70,8 @@ def made_up(task):
     some = np.random.default_rng(1).random((len(at), size))
     whole = (1e6 * some).astype(np.int64)
     use = np.broadcast_to(whole[:, :, None], (*whole.shape, 14))
-    return Trace(at, some, some, some, whole, some, some, whole, some, whole, use[:, :, :0], use, {"empty": whole})
+    sums, sources = (some, some, some, some, whole, some, some, whole, some), (whole, use[:, :, :0])
+    return Trace(at, *sums, *sources, use, {"empty": whole})
 
 def peak():
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]

@@ -66,12 +66,20 @@ def test_the_first_of_the_nearest_world_that_is_not_told(sigma: float | None, fi
 
 @pytest.mark.parametrize("rewards", ["clicks", (0, 55), robandit.Rewards(highest_mean=0.2)])
 def test_clicks_and_rewards_as_noisy_get_a_practical_radius(rewards: Any) -> None:
-    choice = recommend(dim=5, horizon=3000, rewards=rewards, sources=3, typical_norm=0.5)
+    choice = recommend(dim=5, horizon=3000, rewards=rewards, sources=2, typical_norm=0.5)
     policy = choice.make(seed=3)
     assert isinstance(policy, robandit.CWOFUL) and "benchmarks/clicks.py" in choice.reason
     assert (policy.threshold, policy.radius, policy.regularization) == (THRESHOLD, RADIUS, RIDGE * 0.25)
     assert policy.reach >= 1.0  # so that no share of the range is clipped
     assert recommend(dim=5, horizon=3000, rewards=rewards).make(seed=3).regularization == 1.0
+
+
+@pytest.mark.parametrize("rewards", [{"rewards": "clicks"}, {"rewards": (0, 55), "sigma": 1.0}, {"noise_range": 0.5}])
+def test_three_sources_vote(rewards: Any) -> None:
+    choice = recommend(dim=5, horizon=3000, sources=3, parameter_bound=2.0, **rewards)
+    policy = choice.make(seed=3)
+    assert isinstance(policy, robandit.Quorum) and "3 sources can outvote one" in choice.reason
+    assert policy.parameter_bound == 2.0 and policy.noise_range == rewards.get("noise_range", 1.0)
 
 
 @pytest.mark.parametrize(("sigma", "policy"), [(None, "CWOFUL"), (6.0, "CWOFUL"), (5.0, "Sceptic"), (0.0, "Sceptic")])
@@ -92,7 +100,8 @@ def visits(number: int, noise: float | None) -> pd.DataFrame:
 
 
 def test_a_history_says_most_of_it() -> None:
-    clicks = recommend(history=visits(500, None), reward="reward", source="shop")
+    assert recommend(history=visits(500, None), reward="reward", source="shop").policy is robandit.Quorum
+    clicks = recommend(history=visits(500, None), reward="reward", source="shop", sources=1)
     assert clicks.policy is robandit.CWOFUL
     assert clicks.settings["dim"] == 2 and clicks.settings["horizon"] == 500  # the price and a constant
     rows = Features.fit(visits(500, None), reward="reward", source="shop").rows(visits(500, None))
