@@ -184,7 +184,7 @@ def overwrite(mine: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]
                 f"the state's array {name!r} should be {array.dtype} of shape {array.shape}, "
                 f"but is {found[name].dtype} of shape {found[name].shape}"
             )
-        if not np.isfinite(found[name]).all() or (name == "updates" and found[name].min() < 0):
+        if not np.isfinite(found[name]).all() or (name in ("updates", "clipped") and found[name].min() < 0):
             raise ValueError(f"the state's array {name!r} holds impossible numbers")
     for name, array in mine.items():
         array[...] = found[name]

@@ -343,6 +343,21 @@ def test_rewards_are_clipped_unless_asked_otherwise() -> None:
     assert estimate(9.0, clip_rewards=False) == 4.5
 
 
+def test_what_is_clipped_is_counted_and_part_of_the_state() -> None:
+    policy = robandit.OFUL(dim=1, noise_range=0.5, trials=2)
+    for rewards, mask in (([9.0, 1.5], None), ([-9.0, -1.51], None), ([9.0, 9.0], [True, False]), ([0.1, 0.2], None)):
+        policy.update(policy.choose([[1.0]]), rewards, mask=mask)
+    assert np.asarray(policy.clipped).tolist() == [3, 1]
+    state = policy.state()
+    assert np.array_equal(robandit.OFUL.from_state(state).clipped, policy.clipped)
+    del state["arrays"]["clipped"]  # as before they were counted
+    assert np.asarray(robandit.OFUL.from_state(state).clipped).tolist() == [0, 0]
+    one, free = robandit.OFUL(dim=1, noise_range=0.5), robandit.OFUL(dim=1, noise_range=0.5, clip_rewards=False)
+    for single in (one, free):
+        single.update(single.choose([[1.0]]), 9.0)
+    assert (one.clipped, free.clipped) == (1, 0)
+
+
 def test_exploration_plays_uniformly_at_its_rate() -> None:
     policy = robandit.Greedy(dim=2, noise_range=0.5, trials=20_000, seed=3, exploration=0.25)
     policy.update(policy.choose([[1.0, 0.0]]), np.full(20_000, 1.0))

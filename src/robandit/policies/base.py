@@ -83,6 +83,7 @@ class Policy(Configured, ABC, Generic[S]):
         self._not_explored: Bools = constant(np.zeros(self.batch, dtype=bool))
         self._clock = RoundCounter()
         self._updates: Ints = np.zeros(self.batch, dtype=np.int64)
+        self._clipped: Ints = np.zeros(self.batch, dtype=np.int64)
         self.slots = SourceSlots(0, self.batch)  # `start` may ask for some
         self.stats: S = self.start()
         self._read = CallReader(
@@ -212,6 +213,11 @@ class Policy(Configured, ABC, Generic[S]):
         return int(self._updates[0]) if self._single else self._updates.copy()
 
     @property
+    def clipped(self) -> int | Ints:
+        """How many of these rewards were larger than a clean one can be, and were clipped; in a batch (B,)."""
+        return int(self._clipped[0]) if self._single else self._clipped.copy()
+
+    @property
     def rounds(self) -> int:
         """The number of the last round that was decided."""
         return self._clock.round
@@ -311,7 +317,8 @@ class Policy(Configured, ABC, Generic[S]):
         try:
             policy = unpack(cls, state)
             policy._clock.round = read_round(state["round"])
-            overwrite(policy._arrays(), state["arrays"])
+            uncounted = {"clipped": np.zeros_like(policy._clipped)}  # in states of before they were counted
+            overwrite(policy._arrays(), uncounted | dict(state["arrays"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
         return policy
@@ -339,7 +346,7 @@ class Policy(Configured, ABC, Generic[S]):
     # Internals.
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"updates": self._updates, **self.stats.arrays()}
+        return {"updates": self._updates, "clipped": self._clipped, **self.stats.arrays()}
 
     def _logged_level(self, place: int) -> Ints:
         """The level (B,) of a logged round, drawn as if it were played next; ``place`` counts from 0 on."""
@@ -350,7 +357,9 @@ class Policy(Configured, ABC, Generic[S]):
     ) -> None:
         weights = self.weights(sigma)
         if self.clip_rewards and not (self._single and abs(rewards.item()) <= self.reach):
-            rewards = np.minimum(np.maximum(rewards, -self.reach), self.reach)
+            rewards, given = np.minimum(np.maximum(rewards, -self.reach), self.reach), rewards
+            beyond, clipped = rewards != given, self._clipped
+            clipped += beyond if keep is None else beyond & keep
         self.learn_from(actions, rewards, weights if keep is None else weights * keep, level, source)
         updates = self._updates  # in place, which spares a call of __setattr__ in every round
         updates += 1 if keep is None else keep

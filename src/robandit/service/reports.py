@@ -24,6 +24,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         rewards=learner.rewards,
         defaults=learner.defaults,
         lost=learner.lost,
+        clipped=int(learner.policy.clipped),
         levels=sorted(learner.levels.items()),
         estimate=known.estimate.tolist(),
         standard_error=known.standard_error.tolist(),
@@ -44,6 +45,7 @@ def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
         ("rewards_total", "counter", lambda learner: learner.rewards),
         ("defaults_total", "counter", lambda learner: learner.defaults),
         ("lost_total", "counter", lambda learner: learner.lost),
+        ("clipped_total", "counter", lambda learner: learner.policy.clipped),
         ("pending", "gauge", lambda learner: len(learner.pending)),
         ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
     ):

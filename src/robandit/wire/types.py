@@ -257,6 +257,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     rewards: Annotated[int, _about("Number of rewards that came in time.")]
     defaults: Annotated[int, _about("Number of defaults that were applied because no reward came.")]
     lost: Annotated[int, _about("Number of decisions that got neither a reward nor a default.")]
+    clipped: Annotated[int, _about("Number of rewards that were larger than `noise_range` allows, and were clipped.")]
     levels: Annotated[
         list[tuple[int, int]],
         _about("Each level of the policy and its number of decisions; level 0 alone if the policy has no levels."),
