@@ -1,6 +1,6 @@
 """A shop under click fraud: a plain and a robust bandit, served side by side, see the same visitors.
 
-    pip install 'robandit[serve,client]' tqdm
+    pip install '.[serve,client]' tqdm
     python examples/shop.py --hold          # watch the dashboard while it runs, and afterwards
     python examples/shop.py --seeds 20      # the table of docs/client.md, without a service; takes minutes
 

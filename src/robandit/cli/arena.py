@@ -183,7 +183,7 @@ def _alarm(options: Namespace) -> None:
 
 ARENA = CommandGroup(
     "arena",
-    "Compare policies under every attack: race, sweep, insurance, alarm.",
+    "Compare policies under attack: race, sweep, insurance, alarm, real.",
     "Experiments beyond the paper: compare the policies, and put the sceptic and the\ncorruption monitor to the test.",
     {
         "The arena's experiments": [

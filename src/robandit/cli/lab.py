@@ -183,7 +183,8 @@ def _describe(kind: str, found: Any) -> None:
     from robandit.lab.plan import SET_BY_THE_RUN
     from robandit.policies.settings import describe
 
-    print(f"{inspect.getdoc(found)}\n\nSettings:")
+    about, *_ = (inspect.getdoc(found) or "").partition("\n\nSettings:\n")  # of policies `help` shows them, too
+    print(f"{about}\n\nSettings:")
     for setting in describe(found):
         if kind != "policies" or setting.name not in SET_BY_THE_RUN:
             default = "" if setting.default is MISSING else f" (default {setting.default})"
