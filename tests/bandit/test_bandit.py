@@ -155,6 +155,19 @@ def test_what_was_learnt_in_other_scales_is_learnt_again(centre: str | None) -> 
     assert bandit.policy.updates == WARM_UP + 1 and bandit.explain(late).id == late.id
 
 
+def test_what_an_operator_ruled_holds_while_scales_are_learnt() -> None:
+    bandit, rng = Bandit(features=open_schema(), sources=4, seed=1), np.random.default_rng(1)
+    rulings = {3: {"a": "quarantine", "b": "trust"}, 50: {"b": "release"}}
+    for round_ in range(110):
+        pick = bandit.choose(products(rng, 3), source=str(rng.choice(["a", "b", "c"])))
+        bandit.learn(pick, int(rng.integers(2)))
+        for source, ruling in rulings.get(round_, {}).items():
+            getattr(bandit.policy, ruling)(source)
+    assert not bandit.features.scaling
+    standings = {found.source: (found.ruling, found.weight > 0.0) for found in bandit.policy.standings()}
+    assert standings == {"a": ("quarantined", False), "b": ("", True), "c": ("", True)}
+
+
 def test_the_caller_s_features_stay_as_they_are() -> None:
     features = open_schema()
     before = features.to_json()
