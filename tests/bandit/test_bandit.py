@@ -103,6 +103,12 @@ def test_plain_ids_are_learnt_one_by_one() -> None:
     assert estimate["id=c"] + estimate["(constant)"] == pytest.approx(0.6, abs=0.1)
 
 
+@pytest.mark.parametrize("column", [pd.Series, pl.Series, pd.Categorical, np.array, tuple])
+def test_plain_ids_may_be_a_column(column: Any) -> None:
+    ids = ["a", "b", "c"]
+    assert Bandit(seed=4).choose(column(ids)).id == Bandit(seed=4).choose(ids).id
+
+
 def test_more_ids_than_slots_share_them() -> None:
     column = Growing("id", slots=3)
     features = Features(action=[column], intercept=False)
@@ -260,6 +266,17 @@ def test_a_policy_of_one_s_own() -> None:
         Bandit(features=features, policy=robandit.recommend(dim=3, horizon=50, rewards="clicks"))
     with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
         Bandit(features=features, policy=7)
+
+
+def test_a_policy_that_has_played_needs_features_whose_scales_are_known() -> None:
+    features = open_schema()
+    policy = OFUL(dim=features.dim, noise_range=1.0, seed=1)
+    policy.skip_to(200)
+    with pytest.raises(ValueError, match="policy has decided 200 rounds, and these features have yet to learn"):
+        Bandit(features=features, policy=policy)
+    features.encode(products(np.random.default_rng(1), 5))
+    features.freeze()
+    assert Bandit(features=features, policy=policy).choose(products(np.random.default_rng(1), 5)).index >= 0
 
 
 def test_the_recommendation_is_told_how_long_vectors_are() -> None:

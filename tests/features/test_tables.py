@@ -186,3 +186,16 @@ def test_a_column_that_is_there_twice_is_refused_where_it_matters() -> None:
 def test_a_lazy_frame_has_to_be_collected() -> None:
     with pytest.raises(ValueError, match=r"pass what its collect\(\) gives"):
         features().encode(pl.DataFrame(COLUMNS).lazy())
+
+
+def test_one_infinite_number_makes_no_labels_of_a_column() -> None:
+    records = [{"price": float(price)} for price in range(20)] + [{"price": float("inf")}]
+    with pytest.raises(ValueError, match="row 20: price must be finite"):
+        Features.fit(records)
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), ""])
+def test_a_row_of_no_decision_is_refused(gap: Any) -> None:
+    history = {"round": [1, 1, gap, 2], "price": [1.0, 2.0, 3.0, 4.0]}
+    with pytest.raises(ValueError, match="row 2: round is missing"):
+        Features(action={"price": (0, 5)}, centre="set").rows(history, decision="round")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,8 @@ def _kind(cells: Sequence[Any]) -> str:
         return "boolean"
     try:
         for cell in cells:
-            number(cell)
+            if not (isinstance(cell, float) and isinf(cell)):  # which is a number, and refused as one
+                number(cell)
     except ValueError:
         return "categorical"
     return "numeric"

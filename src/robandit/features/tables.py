@@ -68,8 +68,11 @@ class ColumnTable(NamedTuple):
             raise ValueError(f"{self.row} {place}: {name} must be a category, got {cells[place]!r:.80}") from None
 
     def groups(self, name: str) -> list[Index]:
-        """The rows that have the same label, for each label."""
-        _, codes = self.labels(name)
+        """The rows that have the same label, for each label; every row must have one."""
+        labels, codes = self.labels(name)
+        if None in labels:
+            place = int((codes == labels.index(None)).argmax())
+            raise ValueError(f"{self.row} {place}: {name} is missing, and says which rows belong together")
         order = np.argsort(codes, kind="stable")
         return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
