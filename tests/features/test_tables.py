@@ -199,3 +199,14 @@ def test_a_row_of_no_decision_is_refused(gap: Any) -> None:
     history = {"round": [1, 1, gap, 2], "price": [1.0, 2.0, 3.0, 4.0]}
     with pytest.raises(ValueError, match="row 2: round is missing"):
         Features(action={"price": (0, 5)}, centre="set").rows(history, decision="round")
+
+
+@pytest.mark.parametrize("before", [[], [1.0, 2.0]])
+def test_a_number_too_large_for_a_scale_is_refused_as_it_comes(before: list[float]) -> None:
+    learning = Features(action={"price": float})
+    for price in before:
+        learning.encode([{"price": price}])
+    known = learning.to_json()
+    with pytest.raises(ValueError, match=r"price must lie within ±1e\+90 to have a scale, got 1e\+200"):
+        learning.encode([{"price": 1e200}, {"price": 1.0}])
+    assert learning.to_json() == known
