@@ -103,6 +103,12 @@ def test_plain_ids_are_learnt_one_by_one() -> None:
     assert estimate["id=c"] + estimate["(constant)"] == pytest.approx(0.6, abs=0.1)
 
 
+@pytest.mark.parametrize("column", [pd.Series, pl.Series, pd.Categorical, np.array, tuple])
+def test_plain_ids_may_be_a_column(column: Any) -> None:
+    ids = ["a", "b", "c"]
+    assert Bandit(seed=4).choose(column(ids)).id == Bandit(seed=4).choose(ids).id
+
+
 def test_more_ids_than_slots_share_them() -> None:
     column = Growing("id", slots=3)
     features = Features(action=[column], intercept=False)
@@ -153,6 +159,19 @@ def test_what_was_learnt_in_other_scales_is_learnt_again(centre: str | None) -> 
     for name in bandit.pending:
         bandit.learn(name, 0)
     assert bandit.policy.updates == WARM_UP + 1 and bandit.explain(late).id == late.id
+
+
+def test_what_an_operator_ruled_holds_while_scales_are_learnt() -> None:
+    bandit, rng = Bandit(features=open_schema(), sources=4, seed=1), np.random.default_rng(1)
+    rulings = {3: {"a": "quarantine", "b": "trust"}, 50: {"b": "release"}}
+    for round_ in range(110):
+        pick = bandit.choose(products(rng, 3), source=str(rng.choice(["a", "b", "c"])))
+        bandit.learn(pick, int(rng.integers(2)))
+        for source, ruling in rulings.get(round_, {}).items():
+            getattr(bandit.policy, ruling)(source)
+    assert not bandit.features.scaling
+    standings = {found.source: (found.ruling, found.weight > 0.0) for found in bandit.policy.standings()}
+    assert standings == {"a": ("quarantined", False), "b": ("", True), "c": ("", True)}
 
 
 def test_the_caller_s_features_stay_as_they_are() -> None:
@@ -247,6 +266,17 @@ def test_a_policy_of_one_s_own() -> None:
         Bandit(features=features, policy=robandit.recommend(dim=3, horizon=50, rewards="clicks"))
     with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
         Bandit(features=features, policy=7)
+
+
+def test_a_policy_that_has_played_needs_features_whose_scales_are_known() -> None:
+    features = open_schema()
+    policy = OFUL(dim=features.dim, noise_range=1.0, seed=1)
+    policy.skip_to(200)
+    with pytest.raises(ValueError, match="policy has decided 200 rounds, and these features have yet to learn"):
+        Bandit(features=features, policy=policy)
+    features.encode(products(np.random.default_rng(1), 5))
+    features.freeze()
+    assert Bandit(features=features, policy=policy).choose(products(np.random.default_rng(1), 5)).index >= 0
 
 
 def test_the_recommendation_is_told_how_long_vectors_are() -> None:

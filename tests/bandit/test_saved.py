@@ -137,3 +137,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Bandit.load(path)
     with pytest.raises(ValueError, match="this is a state of OFUL, which is no Greedy that is known here"):
         robandit.Greedy.load(path)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "naïve 🎉", "\0", '"\\'])
+def test_a_bandit_with_labels_of_any_text_can_be_saved(text: str, tmp_path: Path) -> None:
+    features = robandit.Features(action=[robandit.features.Growing("name", slots=1), robandit.features.Hashed("tag")])
+    for bandit in (Bandit(seed=1, sources=4), Bandit(features=features, seed=1)):
+        offered = [text, "a"] if bandit.features.id else [{"name": "a", "tag": text}, {"name": text, "tag": "b"}]
+        bandit.learn(bandit.choose(offered, source=text), 1)
+        waits = bandit.choose(offered, source=text)
+        bandit.save(tmp_path / "bandit")
+        again = Bandit.load(tmp_path / "bandit")
+        assert again.pending == [waits.decision_id] and again.estimate() == bandit.estimate()
+        assert again.choose(offered, source=text).value == bandit.choose(offered, source=text).value
+        bandit.features.save(tmp_path / "features")
+        assert robandit.Features.load(tmp_path / "features").names == bandit.features.names

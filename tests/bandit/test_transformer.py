@@ -87,3 +87,18 @@ def test_a_transformer_is_passed_again_when_a_bandit_is_loaded(tmp_path: Path) -
     Bandit(seed=1).save(path)
     with pytest.raises(ValueError, match="holds its features: leave out features="):
         Bandit.load(path, features=columns(False))
+
+
+def test_columns_may_come_in_any_order_and_with_ids() -> None:
+    history = pd.DataFrame({"price": [1.0, 2.0, 4.0], "age": [30.0, 20.0, 50.0]})
+    transformer = make_pipeline(StandardScaler(), Normalizer()).fit(history)
+    bandit, age = Bandit(features=transformer, seed=1), {"age": 20.0}
+    frame = pd.DataFrame({"age": [20.0, 20.0], "id": ["a", "b"], "price": [2.0, 4.0]})
+    dicts = [{"id": "a", "price": 2.0}, {"id": "b", "price": 4.0}]
+    expected = transformer.transform(pd.DataFrame({"price": [2.0, 4.0], "age": [20.0, 20.0]})) / 2**0.5
+    for offered, context in ((frame, None), (dicts, age), (frame[["price", "id"]], age), (pl.DataFrame(dicts), age)):
+        pick = bandit.choose(offered, context)
+        assert pick.id in ("a", "b") and np.array_equal(pick.rows[:, :2], expected)
+    for wrong in (pd.Series(age), pd.DataFrame([age]), [age]):
+        with pytest.raises(ValueError, match="context must be one dict for all candidates"):
+            bandit.choose(dicts, wrong)

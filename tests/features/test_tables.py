@@ -158,3 +158,55 @@ def test_labels_in_bytes_and_numbers() -> None:
     known = Features(action={"a": ["red", "7", "0.5", "1"]}, intercept=False)
     found = known.encode([{"a": cell} for cell in (b"red", np.float64(7), 0.5, True, b"  ")])
     assert found.argmax(axis=1).tolist() == [0, 1, 2, 3, 4] and known.counts["a"] == {"missing": 1}
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_in_a_frame_are_those_of_records(unit: str) -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "NaT"], f"M8[{unit}]")
+    known = Features(action={"day": ["2020-01-01 00:00:00", "2020-01-02 00:00:00", None]})
+    records = [{"day": pd.Timestamp("2020-01-01")}, {"day": pd.Timestamp("2020-01-02")}, {"day": None}]
+    assert np.array_equal(known.encode(pd.DataFrame({"day": days})), known.encode(records))
+    with pytest.raises(ValueError, match=r"candidate 0: day must be a number, got datetime"):
+        Features(action={"day": float}).encode(pd.DataFrame({"day": days}))
+
+
+def test_a_column_that_is_there_twice_is_refused_where_it_matters() -> None:
+    twice = [
+        pd.DataFrame([[0.1, 0.2, 0.3]], columns=["p", "p", "q"]),
+        pa.table([pa.array([0.1]), pa.array([0.2]), pa.array([0.3])], names=["p", "p", "q"]),
+    ]
+    for table in twice:
+        with pytest.raises(ValueError, match="the table has 2 columns 'p': rename or drop all but one"):
+            Features(action={"p": (0, 1)}).encode(table)
+        assert Features(action={"q": (0, 1)}).encode(table).shape == (1, 2)
+    with pytest.raises(ValueError, match="the table has 2 columns '1'"):
+        Features(action={"1": (0, 1)}).encode(pd.DataFrame([[0.1, 0.2]], columns=[1, "1"]))
+
+
+def test_a_lazy_frame_has_to_be_collected() -> None:
+    with pytest.raises(ValueError, match=r"pass what its collect\(\) gives"):
+        features().encode(pl.DataFrame(COLUMNS).lazy())
+
+
+def test_one_infinite_number_makes_no_labels_of_a_column() -> None:
+    records = [{"price": float(price)} for price in range(20)] + [{"price": float("inf")}]
+    with pytest.raises(ValueError, match="row 20: price must be finite"):
+        Features.fit(records)
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), ""])
+def test_a_row_of_no_decision_is_refused(gap: Any) -> None:
+    history = {"round": [1, 1, gap, 2], "price": [1.0, 2.0, 3.0, 4.0]}
+    with pytest.raises(ValueError, match="row 2: round is missing"):
+        Features(action={"price": (0, 5)}, centre="set").rows(history, decision="round")
+
+
+@pytest.mark.parametrize("before", [[], [1.0, 2.0]])
+def test_a_number_too_large_for_a_scale_is_refused_as_it_comes(before: list[float]) -> None:
+    learning = Features(action={"price": float})
+    for price in before:
+        learning.encode([{"price": price}])
+    known = learning.to_json()
+    with pytest.raises(ValueError, match=r"price must lie within ±1e\+90 to have a scale, got 1e\+200"):
+        learning.encode([{"price": 1e200}, {"price": 1.0}])
+    assert learning.to_json() == known

@@ -196,6 +196,15 @@ def test_rulings_and_standings_of_a_batch() -> None:
     assert len(single.standings()) == 4
 
 
+def test_a_ruling_that_is_refused_in_one_trial_changes_none() -> None:
+    policy = robandit.Quorum(dim=1, noise_range=R, trials=2, max_sources=1, seed=1)
+    policy.update(policy.choose([[1.0]], source=["a", "b"]), [1.0, 1.0], mask=[True, False])
+    before = robandit.Quorum.from_state(policy.state())
+    with pytest.raises(ValueError, match="'b' is not told apart"):
+        policy.trust("b")
+    assert same_state(policy, before)
+
+
 def test_a_batch_with_gaps_equals_its_trials() -> None:
     """Over enough rounds that groups are merged, and with trials that vote at different times."""
     batch = robandit.Quorum(dim=4, noise_range=R, seed=3, trials=3, max_sources=5)

@@ -77,6 +77,7 @@ class Memory:
         assert self._start is not None
         fresh = type(self.policy).from_state(self._start)
         fresh.skip_to(self.policy.rounds)
+        fresh.keep_rulings(self.policy)
         self.policy = fresh
         for kept in self._early:
             assert kept.share is not None

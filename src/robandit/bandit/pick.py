@@ -66,6 +66,8 @@ def are_plain(candidates: Any) -> bool:
     """Whether candidates are bare ids."""
     if hasattr(candidates, "dtype") and hasattr(candidates, "ndim"):
         return candidates.ndim == 1 and not getattr(candidates.dtype, "names", None)
+    if hasattr(candidates, "dtype") and hasattr(candidates, "to_list"):  # a column of polars
+        return True
     if not isinstance(candidates, Sequence) or isinstance(candidates, str | bytes):
         return False
     return all(isinstance(one, str | int) for one in candidates)

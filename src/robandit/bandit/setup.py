@@ -69,6 +69,11 @@ def _check_made(policy: Policy, features: Features | Transformed, more: Mapping[
             raise ValueError(f"{name}={value!r} is a setting of the policy, which you have made: pass it there")
     if policy.trials is not None:
         raise ValueError(f"a bandit is a single trial, and this policy has trials={policy.trials!r}")
+    if features.scaling and policy.rounds:
+        raise ValueError(
+            f"policy has decided {policy.rounds} rounds, and these features have yet to learn their scales: pass the "
+            "features that it knows, after their freeze(), or a new policy"
+        )
     if policy.dim != features.dim:
         raise ValueError(f"policy has dim={policy.dim}, and these features are {features.dim}")
     if policy.action_bound < features.action_bound:

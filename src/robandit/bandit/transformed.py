@@ -40,7 +40,9 @@ class Transformed:
 
     def encode(self, candidates: Any, context: Any = None, source: Any = None) -> Floats:
         """The vectors (K, dim) of a decision set; context is added to each candidate as further columns."""
-        made = self._transformer.transform(self._joined(candidates, context))
+        if context is not None and not isinstance(context, Mapping):
+            raise ValueError(f"context must be one dict for all candidates, got {type(context).__name__}")
+        made = self._transformer.transform(self._ordered(self._joined(candidates, context)))
         rows = as_floats("what the transformer made", made.toarray() if hasattr(made, "toarray") else made)
         if rows.ndim != 2 or rows.shape[1] != self.dim - 1:
             raise ValueError(f"the transformer made an array {rows.shape}, but names {self.dim - 1} features")
@@ -62,6 +64,13 @@ class Transformed:
         units = np.full(self.dim, 1.0 / self.longest)
         units[-1] = 1.0
         return dict(zip(self.names, (np.asarray(parameter) * units / np.sqrt(2.0)).tolist(), strict=True))
+
+    def _ordered(self, joined: Any) -> Any:
+        """A frame with the columns that the transformer was fitted on alone, in the order that it insists on."""
+        if not hasattr(self._transformer, "feature_names_in_") or not hasattr(joined, "columns"):
+            return joined
+        known = set(joined.columns)
+        return joined[[name for name in self._transformer.feature_names_in_ if name in known]]
 
     def _joined(self, candidates: Any, context: Any) -> Any:
         """The candidates as the transformer was fitted: a frame if it was fitted on one, or else as they are."""

@@ -153,7 +153,8 @@ class Hashed:
 
     def slot(self, text: str) -> int:
         """The slot of a label. The column's name is hashed with it, so that columns don't collide alike."""
-        salted = blake2b(f"{self.name}\0{text}".encode(), digest_size=8).digest()
+        whole = f"{self.name}\0{text}".encode("utf-8", "surrogatepass")  # half a character is a label, too
+        salted = blake2b(whole, digest_size=8).digest()
         return int.from_bytes(salted, "little") % self.buckets
 
 

@@ -13,7 +13,7 @@ from robandit.features.cells import MISSING
 from robandit.features.columns import Column, Growing, Numeric
 from robandit.features.encoding import Counts, RecordPlan, fill, finish, standardise
 from robandit.features.layout import Layout
-from robandit.features.moments import Moments
+from robandit.features.moments import Moments, checked
 from robandit.features.tables import ColumnTable, read_table
 
 Tables = tuple[ColumnTable, ColumnTable, ColumnTable]
@@ -139,7 +139,7 @@ class Encoder:
             for column in columns:
                 if column.name in found and isinstance(column, Numeric):
                     values = table.numbers(column.name, optional=column.missing)
-                    found[column.name] = found[column.name].add(values)
+                    found[column.name] = found[column.name].add(checked(column.name, values))
         return found
 
     def _read_candidates(self, candidates: Any, id_: str | None) -> ColumnTable:

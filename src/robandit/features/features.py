@@ -237,7 +237,7 @@ class Features(Configured):
 
     def save(self, path: str | Path) -> None:
         """Write the features into a file, all of it or nothing."""
-        write_file(Path(path), self.to_json().encode())
+        write_file(Path(path), self.to_json().encode("utf-8", "surrogatepass"))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from robandit.features.columns import (
     read_kind,
 )
 from robandit.features.layout import read_crosses
-from robandit.features.moments import Moments
+from robandit.features.moments import Moments, checked
 from robandit.features.tables import ColumnTable, listed
 
 LEVELS = 32
@@ -31,7 +32,6 @@ LEVELS = 32
 WIDEST = 256
 """The most features to which crosses are made unasked."""
 _NAMES = "id", "key", "uuid", "time", "timestamp", "date", "datetime"
-_LARGEST = 1e90  # of which squares can be added up
 _TRUTHS = ("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n")
 
 
@@ -152,9 +152,7 @@ def _plain_numbers(table: ColumnTable, name: str) -> Floats | None:
 
 def _numeric(name: str, values: Floats) -> Numeric:
     """A column of numbers with the centre and the scale of these values, NaN where they are missing."""
-    if np.nanmax(np.abs(values), initial=0.0) > _LARGEST:
-        raise ValueError(f"{name} must lie within ±{_LARGEST:g} to have a scale, got {np.nanmax(np.abs(values)):g}")
-    moments, gone = Moments().add(values), bool(np.isnan(values).any())
+    moments, gone = Moments().add(checked(name, values)), bool(np.isnan(values).any())
     return Numeric(name, centre=moments.mean, scale=moments.scale(PEAK), missing=gone)
 
 
@@ -167,7 +165,8 @@ def _kind(cells: Sequence[Any]) -> str:
         return "boolean"
     try:
         for cell in cells:
-            number(cell)
+            if not (isinstance(cell, float) and isinf(cell)):  # which is a number, and refused as one
+                number(cell)
     except ValueError:
         return "categorical"
     return "numeric"

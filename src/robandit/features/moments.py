@@ -8,6 +8,7 @@ import numpy as np
 
 from robandit.arrays import Floats
 
+_LARGEST = 1e90  # of which squares can be added up
 _LEAST = 1e-90  # a spread below this is none
 
 
@@ -51,3 +52,11 @@ class Moments(NamedTuple):
         spread = (self.squares / self.number) ** 0.5
         found = max(spread, (self.high - self.mean) / limit, (self.mean - self.low) / limit)
         return found if found > max(1e-9 * abs(self.mean), _LEAST) else max(abs(self.mean), 1.0)
+
+
+def checked(name: str, values: Floats) -> Floats:
+    """Values of a column, NaN where they are missing, if none is too large to have a scale."""
+    largest = np.nanmax(np.abs(values), initial=0.0)
+    if largest > _LARGEST:
+        raise ValueError(f"{name} must lie within ±{_LARGEST:g} to have a scale, got {largest:g}")
+    return values

@@ -68,8 +68,11 @@ class ColumnTable(NamedTuple):
             raise ValueError(f"{self.row} {place}: {name} must be a category, got {cells[place]!r:.80}") from None
 
     def groups(self, name: str) -> list[Index]:
-        """The rows that have the same label, for each label."""
-        _, codes = self.labels(name)
+        """The rows that have the same label, for each label; every row must have one."""
+        labels, codes = self.labels(name)
+        if None in labels:
+            place = int((codes == labels.index(None)).argmax())
+            raise ValueError(f"{self.row} {place}: {name} is missing, and says which rows belong together")
         order = np.argsort(codes, kind="stable")
         return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
@@ -97,16 +100,31 @@ def read_table(data: Any, names: Sequence[str] = (), row: str = "row") -> Column
         raise ValueError(_SPARSE)
     if isinstance(data, Mapping):
         return _from_columns(data, row)
+    if hasattr(data, "collect") and not hasattr(data, "__len__"):
+        raise ValueError("a lazy frame holds no rows yet: pass what its collect() gives")
     if hasattr(data, "column_names"):  # Arrow
-        return ColumnTable(list(data.column_names), data.num_rows, lambda name: _array(data.column(name)), row)
+        names = list(data.column_names)
+        return ColumnTable(names, data.num_rows, lambda name: _array(data.column(_once(name, names))), row)
     if hasattr(data, "columns") and hasattr(data, "__getitem__"):  # pandas, polars and their like
-        known = {str(name): name for name in data.columns}
-        return ColumnTable(list(known), len(data), lambda name: _array(data[known[name]]), row)
+        return _from_frame(data, row)
     if isinstance(data, np.ndarray) and data.dtype.names:
         return ColumnTable(list(data.dtype.names), len(data), data.__getitem__, row)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and all(isinstance(r, Mapping) for r in data):
         return _from_records(data, row)
     return _from_array(data, names, row)
+
+
+def _from_frame(frame: Any, row: str) -> ColumnTable:
+    names = [str(name) for name in frame.columns]
+    known = dict(zip(names, frame.columns, strict=True))
+    return ColumnTable(list(known), len(frame), lambda name: _array(frame[known[_once(name, names)]]), row)
+
+
+def _once(name: str, names: Sequence[str]) -> str:
+    """A column's name, if there is one such column only."""
+    if names.count(name) > 1:
+        raise ValueError(f"the table has {names.count(name)} columns {name!r}: rename or drop all but one")
+    return name
 
 
 def _from_records(records: Sequence[Mapping[str, Any]], row: str) -> ColumnTable:
@@ -147,6 +165,8 @@ def _array(cells: Any) -> Any:
 
 def listed(cells: Any) -> list[Any]:
     """Cells as plain values of Python."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "mM" and np.datetime_data(cells.dtype)[0] == "ns":
+        cells = cells.astype(f"{cells.dtype.kind}8[us]")  # as a datetime holds; nanoseconds would become bare integers
     return cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
 
 

@@ -281,6 +281,9 @@ class Policy(Configured, ABC, Generic[S]):
         """The weight of a reward whose noise has this standard deviation, before `learn` adjusts it for the action."""
         return float(self.weights(np.array([sigma]))[0])
 
+    def keep_rulings(self, other: Policy[Any]) -> None:
+        """Take over what an operator said of sources to another policy of this kind; most are told nothing."""
+
     def warm_start(
         self,
         actions: ArrayLike,

@@ -231,11 +231,22 @@ class Quorum(Policy[QuorumStatistics]):
         """Take back what `trust` or `quarantine` said of a source: the others vote again."""
         self._rule(source, 0)
 
+    def keep_rulings(self, other: Policy[Any]) -> None:
+        assert isinstance(other, Quorum)
+        mine = self._rulings()
+        for source, ruling in other._rulings().items():
+            if mine.get(source, 0) != ruling:
+                self._rule(source, ruling)
+
+    def _rulings(self) -> dict[Source, int]:
+        """What an operator said of each source, which is the same in all trials."""
+        return dict(zip(self.slots.labels[0], self.stats.ruling[0].tolist(), strict=False))
+
     def _rule(self, source: Source, ruling: int) -> None:
         labels = read_source([source] * self.batch, self.batch, single=False)
-        slots = self.slots.place(labels)
-        if (slots == self.slots.most).any():
+        if any(source not in known and len(known) >= self.slots.most for known in self.slots.labels):
             raise ValueError(f"source {source!r} is not told apart from others: max_sources is {self.max_sources}")
+        slots = self.slots.place(labels)
         self.stats.ruling[self.rows, slots] = ruling
         self.stats.trust[self.rows, slots] = 0.0 if ruling < 0 else 1.0  # the next vote knows better
         voters = np.flatnonzero(self._updates)

@@ -55,7 +55,7 @@ def unpack(policy: type[P], state: Mapping[str, Any]) -> P:
 
 def write_saved(path: str | Path, kind: str, content: Mapping[str, Any]) -> None:
     """Write plain data with arrays into a file, all of it or nothing."""
-    body = json.dumps(content, default=_as_json, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    body = json.dumps(content, default=_as_json, allow_nan=False).encode() + b"\n"  # ASCII: labels may be any text
     write_file(Path(path), _first_line(kind, body) + body)
 
 
