@@ -320,8 +320,7 @@ class Policy(Configured, ABC, Generic[S]):
         try:
             policy = unpack(cls, state)
             policy._clock.round = read_round(state["round"])
-            uncounted = {"clipped": np.zeros_like(policy._clipped)}  # in states of before they were counted
-            overwrite(policy._arrays(), uncounted | dict(state["arrays"]))
+            overwrite(policy._arrays(), {"clipped": policy._clipped, **state["arrays"]})  # which older states lack
         except (KeyError, TypeError) as error:
             raise ValueError(f"this state of {cls.__name__} is broken: {error!r}") from error
         return policy
@@ -361,8 +360,7 @@ class Policy(Configured, ABC, Generic[S]):
         weights = self.weights(sigma)
         if self.clip_rewards and not (self._single and abs(rewards.item()) <= self.reach):
             rewards, given = np.minimum(np.maximum(rewards, -self.reach), self.reach), rewards
-            beyond, clipped = rewards != given, self._clipped
-            clipped += beyond if keep is None else beyond & keep
+            self._clipped[...] += (rewards != given) if keep is None else (rewards != given) & keep
         self.learn_from(actions, rewards, weights if keep is None else weights * keep, level, source)
         updates = self._updates  # in place, which spares a call of __setattr__ in every round
         updates += 1 if keep is None else keep
