@@ -42,7 +42,7 @@ class LiveBandit:
     held: float = 0.0
     """Time before which no window closes."""
     timed: bool = False
-    """Whether `Bandits.due` will come to it."""
+    """Whether `Bandits.close_some` will come to it."""
 
 
 class Bandits(dict[str, LiveBandit]):

@@ -102,7 +102,7 @@ def _practical_scale(policy: str) -> float | None:
 
 
 def _recommended(chosen: dict[str, Any], features: Features | None) -> Recommendation:
-    """What `recommend` says of a bandit, as the library's `Bandit` asks it."""
+    """What `recommend` says of a bandit. How many sources there will be, nobody has said."""
     known = {"dim": chosen["dim"], "horizon": chosen["horizon"]}
     if chosen["rewards"] is None:
         return recommend(**known, noise_range=chosen["noise_range"])

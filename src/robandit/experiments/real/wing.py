@@ -50,13 +50,6 @@ SLOW = {"MultiLevelWeightedOFUL": GRID[:6]}
 """Shorter grids: below a hundredth Multi-level weighted OFUL cascades in nearly every round."""
 ANCHOR = "CW-OFUL × 0.03"
 """An entry with a scale that nobody tuned here."""
-ISSUE: Mapping[str, Mapping[str, str]] = {
-    "electricity": {DEFAULT: ".438 → .376", ANCHOR: ".452 → .401", "OFUL": ".462 → .410", "VW SquareCB": ".406 → .345"},
-    "swissmetro": {DEFAULT: ".569 → .519", ANCHOR: ".617 → .551", "OFUL": ".620 → .548", "VW SquareCB": ".565 → .439"},
-    "movielens": {DEFAULT: ".821 → .768", ANCHOR: ".829 → .781", "OFUL": ".850 → .789", "VW SquareCB": ".832 → .790"},
-}
-"""What a replay by others found, clean and under fraud, with features and bots of their own; the default was the one
-before this wing."""
 
 
 class World(NamedTuple):
@@ -193,12 +186,6 @@ def anchor_rows(found: Mapping[str, Earned], worlds: Mapping[str, World]) -> lis
     return markdown(["", *found], rows)
 
 
-def issue_rows() -> list[str]:
-    """The figures to compare with."""
-    labels = list(next(iter(ISSUE.values())))
-    return markdown(["", *ISSUE], [[label, *(one[label] for one in ISSUE.values())] for label in labels])
-
-
 def standing_rows(found: Mapping[str, Earned]) -> list[str]:
     """The table of the default beside OFUL as it was tuned, and beside the best under fraud."""
     rows = []
@@ -244,8 +231,8 @@ def page(
     sizes = [_size(one) for one in worlds.values()]
     lines = ["# The real wing", "", f"`{command}` makes this page.", "", *(f"- {size}" for size in sizes), ""]
     lines += ["Mean reward when nobody lies → mean over five kinds of fraud at 20 % of the rounds:", ""]
-    lines += [*anchor_rows(found, worlds), "", "A replay by others, with features and bots of their own:", ""]
-    lines += [*issue_rows(), "", "The default beside others, paired over the shuffles:", "", *standing_rows(found), ""]
+    lines += [*anchor_rows(found, worlds), "", "The default beside others, paired over the shuffles:", ""]
+    lines += [*standing_rows(found), ""]
     lines += ["What the default loses to each kind of fraud, at 5 / 10 / 20 % of the rounds:", ""]
     lines += [*kind_rows(found, DEFAULT), ""]
     for label in dict.fromkeys(label for one in sourced.values() for label in one):
