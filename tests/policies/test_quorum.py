@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slow_quorum import SlowQuorum
+from slow_quorum import DISSENTS, FITS, SlowQuorum, Stretch
 
 import robandit
 from robandit.lab.checks.policies import same_state
@@ -25,6 +25,10 @@ class Stream:
     liars: int = 1
     starts: int = 0
     """The round from which on they lie."""
+    ends: int = 10**9
+    """The round from which on they don't."""
+    share: float = 1.0
+    """The share of their rewards that are lies."""
     clicks: bool = False
     noise: float = 0.1
     told: float | None = 0.1
@@ -42,7 +46,11 @@ class Stream:
             actions /= np.maximum(1.0, np.linalg.norm(actions, axis=1, keepdims=True))
             source = int(rng.integers(self.sources))
             means = actions @ parameter
-            if source < self.liars and t >= self.starts:
+            if (
+                source < self.liars
+                and self.starts <= t < self.ends
+                and (self.share == 1.0 or rng.random() < self.share)
+            ):
                 means = -means
             noise = self.noise * rng.normal()
             yield actions, source, (rng.random() < 0.5 + means / 2) * 1.0 if self.clicks else means + noise
@@ -60,6 +68,15 @@ STREAMS = {
     "more sources than slots": Stream(rounds=300, sources=6, liars=1, settings={"max_sources": 3}, happens="pooled"),
     "one feature, tolerant": Stream(rounds=150, dim=1, settings={"tolerance": 0.3}),
     "another lambda": Stream(rounds=150, settings={"regularization": 0.3, "width": 0.7}),
+    "scattered lies": Stream(rounds=500, sources=1, share=0.25, noise=0.03, told=0.03, happens="turned, told apart"),
+    "scattered lies, noise not told": Stream(
+        rounds=400, sources=1, share=0.25, starts=150, noise=0.03, told=None, happens="told apart"
+    ),
+    "lies at first": Stream(rounds=500, sources=1, ends=120, noise=0.03, told=0.03, happens="turned, first dropped"),
+    "scattered lies of one in three": Stream(
+        rounds=500, sources=3, share=0.3, noise=0.03, told=0.03, lost=0.1, happens="told apart"
+    ),
+    "scattered lies in clicks": Stream(rounds=400, clicks=True, told=None, sources=1, share=0.25, happens="no dissent"),
 }
 
 
@@ -72,9 +89,15 @@ def same(policy: Any, slow: SlowQuorum, where: str) -> None:
         at = 0, places[g.slot, g.since]
         V, b = g.sums()
         assert (groups.counts[at], groups.last[at]) == (g.n, g.last), where
+        assert (groups.side[at], groups.spell[at]) == (g.side, g.spell), where
         assert groups.weight[at] == pytest.approx(g.weight, rel=1e-6, abs=1e-9), where
         np.testing.assert_allclose(groups.precision[at], V, rtol=1e-9, atol=1e-9, err_msg=where)
         np.testing.assert_allclose(groups.target[at], b, rtol=1e-9, atol=1e-9, err_msg=where)
+    current = {(s, side): at for (s, side), at in np.ndenumerate(groups.current[0]) if at >= 0}
+    assert current == {key: places[g.slot, g.since] for key, g in slow.open.items()}, where
+    assert {s: spell for s, spell in enumerate(groups.now[0].tolist()) if spell > 0} == slow.spell, where
+    assert stats.surprise.spread[0] == pytest.approx(slow.spread, rel=1e-9), where
+    assert (stats.surprise.latest[0], stats.surprise.repeats[0]) == (slow.latest, slow.repeats), where
     np.testing.assert_allclose(stats.ridge.mean[0], np.linalg.solve(slow.Sigma, slow.b), rtol=1e-6, atol=1e-9)
     root = stats.ridge.root[0]
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(slow.Sigma), rtol=1e-6, atol=1e-9)
@@ -104,16 +127,27 @@ def play(stream: Stream) -> tuple[Any, SlowQuorum]:
     return policy, slow
 
 
+def believed(stretches: list[Stretch]) -> float:
+    """The share of their rewards that is believed."""
+    return sum(g.n * g.weight for g in stretches) / max(sum(g.n for g in stretches), 1)
+
+
 @pytest.mark.parametrize("name", STREAMS)
 def test_it_plays_as_its_transcription(name: str) -> None:
     stream = STREAMS[name]
     policy, slow = play(stream)
+    dissent = [g for g in slow.stretches if g.side == DISSENTS]
+    fits = [g for g in slow.stretches if g.side == FITS and g.spell == slow.spell.get(g.slot, 0)]
     seen = {
         "doubted": bool(slow.doubted),
         "believed": not slow.doubted,
         "merged": any(g.n >= 32 for g in slow.stretches),
         "louder": slow.noise > 3.0,
         "pooled": any(standing.pooled for standing in policy.standings()),
+        "turned": max(slow.spell.values(), default=0) > 0,
+        "no dissent": not dissent and not slow.spell,
+        "told apart": bool(dissent) and believed(dissent) < 0.05 and believed(fits) > 0.9,
+        "first dropped": believed([g for g in slow.stretches if g.spell == 0]) == 0.0 and believed(fits) > 0.9,
     }
     for event in filter(None, stream.happens.split(", ")):
         assert seen[event], event
@@ -205,7 +239,8 @@ def test_a_ruling_that_is_refused_in_one_trial_changes_none() -> None:
     assert same_state(policy, before)
 
 
-def test_a_batch_with_gaps_equals_its_trials() -> None:
+@pytest.mark.parametrize("sigma", [None, 0.03])
+def test_a_batch_with_gaps_equals_its_trials(sigma: float | None) -> None:
     """Over enough rounds that groups are merged, and with trials that vote at different times."""
     batch = robandit.Quorum(dim=4, noise_range=R, seed=3, trials=3, max_sources=5)
     singles = [robandit.Quorum(dim=4, noise_range=R, seed=(3, trial), max_sources=5) for trial in range(3)]
@@ -213,14 +248,17 @@ def test_a_batch_with_gaps_equals_its_trials() -> None:
     for t in range(700):
         actions = rng.uniform(-0.5, 0.5, (3, 6, 4))
         labels = (rng.integers(8, size=3) % [1, 3, 8]).tolist()
-        keep, noise = rng.random(3) < 0.9, 0.1 * rng.normal(size=3)
-        decision = batch.choose(actions, source=labels)
-        ones = [policy.choose(actions[i], source=labels[i]) for i, policy in enumerate(singles)]
-        rewards = decision.action.sum(axis=1) * np.where(np.array(labels) == 0, -1.0, 1.0) + noise
+        keep, noise = rng.random(3) < 0.9, (sigma or 0.1) * rng.normal(size=3)
+        decision = batch.choose(actions, sigma=sigma, source=labels)
+        ones = [policy.choose(actions[i], sigma=sigma, source=labels[i]) for i, policy in enumerate(singles)]
+        lies = (np.array(labels) == 0) & ((t < 120) | (rng.random(3) < 0.3))
+        rewards = decision.action.sum(axis=1) * np.where(lies, -1.0, 1.0) + noise
         batch.update(decision, rewards, mask=keep)
         for i in np.flatnonzero(keep).tolist():
             singles[i].update(ones[i], float(rewards[i]))
         assert decision.index.tolist() == [one.index for one in ones], f"round {t}"
+    if sigma is not None:
+        assert (batch.stats.groups.side.max(axis=1) == DISSENTS).all() and batch.stats.groups.now.max() > 0
     for name, array in batch.state()["arrays"].items():
         for i, policy in enumerate(singles):
             assert np.array_equal(array[i], policy.state()["arrays"][name][0]), (name, i)

@@ -66,7 +66,7 @@ def test_the_convex_vote_is_the_minimum(seed: int, count: int, dim: int, spread:
         return 0.5 * float(mu @ mu) + float(np.where(far <= bounds, far**2, 2 * bounds * far - bounds**2).sum())
 
     held = Ballots.of(V[None], b[None], 0.5)
-    mean, weights = votes.settle(held, bounds[None], np.ones((1, count)), 0.5)
+    mean, weights = votes.settle(held, np.zeros((1, dim)), bounds[None], np.ones((1, count)), 0.5)
     found = loss(mean[0])
     for start in (mean[0], parameter, np.zeros(dim)):
         assert minimize(loss, start, method="Nelder-Mead" if dim == 1 else "BFGS").fun >= found - 1e-6 * (1 + found)
@@ -79,7 +79,7 @@ def test_groups_alike_elect_their_geometric_median() -> None:
     points = np.random.default_rng(0).normal(size=(7, 2))
     points[:3] += 50.0
     held = Ballots.of(np.broadcast_to(1e6 * np.eye(2), (1, 7, 2, 2)), 1e6 * points[None], 1e-3)
-    mean, _ = votes.settle(held, np.full((1, 7), 1e-2), np.ones((1, 7)), 1e-3)
+    mean, _ = votes.settle(held, points.mean(axis=0)[None], np.full((1, 7), 1e-2), np.ones((1, 7)), 1e-3)
     slow = points.mean(axis=0)
     for _ in range(20_000):
         near = 1.0 / np.linalg.norm(points - slow, axis=1)
@@ -100,7 +100,7 @@ def test_a_minority_moves_the_vote_no_farther_than_is_proved(seed: int, dim: int
     b[honest:] += size * rng.normal(size=dim)
     held = Ballots.of(V[None], b[None], lam)
     bound = 1.5
-    mean, _ = votes.settle(held, np.full((1, 9), bound), np.ones((1, 9)), lam)
+    mean, _ = votes.settle(held, np.zeros((1, dim)), np.full((1, 9), bound), np.ones((1, 9)), lam)
     moved = mean[0] - parameter
     norm = float(np.sqrt(moved @ held.matrix[0, 0] @ moved))
     errors = held.distance(parameter[None])[0, :honest]
@@ -125,8 +125,9 @@ def evidence(seed: int, count: int, dim: int, empty: int = 0) -> Evidence:
 
 
 def count(given: Evidence, floor: float) -> votes.VoteResult:
-    held, one = Ballots.of(given.precision, given.target, 1.0), np.ones(1)
-    return votes.vote(given, held, one, votes.Terms(1.0, 0.0, floor * one, one))
+    held, one = Ballots.of(given.precision, given.target, 1.0), np.ones(len(given.slot))
+    start = np.zeros(given.target[:, 0].shape)
+    return votes.vote(given, held, start, one, votes.Terms(1.0, 0.0, floor * one, one))
 
 
 def test_empty_places_change_no_bit() -> None:
@@ -135,6 +136,45 @@ def test_empty_places_change_no_bit() -> None:
     assert np.array_equal(first.weights, second.weights[:, :9]) and np.array_equal(first.noise, second.noise)
     assert (second.weights[:, 9:] == 0.0).all()
     assert (first.weights < 1.0).any()
+
+
+def test_trials_beside_it_change_no_bit_of_a_trial() -> None:
+    """Neither of a vote, nor of what it leaves of spells that are over."""
+    rng = np.random.default_rng(11)
+    alone = [evidence(seed, 9, 4, empty=3 * (seed % 2)) for seed in range(6)]
+    filled = [evidence(seed, 9, 4, empty=3) for seed in range(6)]
+    together = Evidence(*(np.concatenate(arrays) for arrays in zip(*filled, strict=True)))
+    spell, closed = rng.integers(3, size=(6, 12)), rng.random((6, 12)) < 0.5
+    closed &= together.slot >= 0
+    found, zeroed = count(together, 0.1), 0
+    weights = rng.random((6, 12)) * (together.slot >= 0)
+    left = votes.without_bad_spells(together, weights, spell, closed)
+    for i, one in enumerate(alone):
+        used = one.slot.shape[1]
+        single, mine = count(one, 0.1), weights[i : i + 1, :used]
+        rest = votes.without_bad_spells(one, mine, spell[i : i + 1, :used], closed[i : i + 1, :used])
+        assert np.array_equal(single.weights[0], found.weights[i, :used]) and single.noise[0] == found.noise[i]
+        assert np.array_equal(rest[0], left[i, :used])
+        zeroed += int((rest != mine).sum())
+    assert zeroed > 0 and (found.weights[together.slot >= 0] < 1.0).any()
+
+
+def test_what_is_left_of_a_bad_spell_goes() -> None:
+    """By the definition, group by group."""
+    rng, given = np.random.default_rng(12), evidence(5, 9, 3)
+    voice = given.voice.copy()
+    voice[0, 4] = np.inf
+    given, changed = given._replace(voice=voice), 0
+    for _ in range(50):
+        weights, spell, closed = rng.random((1, 9)), rng.integers(2, size=(1, 9)), rng.random((1, 9)) < 0.7
+        left = votes.without_bad_spells(given, weights, spell, closed)
+        for g in range(9):
+            mine = [h for h in range(9) if (given.slot[0, h], spell[0, h]) == (given.slot[0, g], spell[0, g])]
+            mean = np.average(weights[0, mine], weights=given.counts[0, mine])
+            gone = bool(closed[0, g] and mean < 0.5 and g != 4)
+            assert left[0, g] == (0.0 if gone else weights[0, g])
+            changed += gone
+    assert 50 < changed < 400
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,4 +1,8 @@
-"""Groups of rounds: every source's rewards in a few stretches of time, each with the sums of a regression."""
+"""Groups of rounds: every source's rewards in a few stretches of time, each with the sums of a regression.
+
+A source has two sides, each with stretches of its own: rewards that fit what is believed, and those that dissent. When
+dissent is believed and something on the other side is not, a new spell of the source begins, and dissent is its norm.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,17 @@ from robandit.policies.parts import FieldArrays
 
 FREE = -1
 """The slot of a place that is not in use, and the group of a source that has none yet."""
+FITS, DISSENTS = 0, 1
+"""The sides of a source."""
 
 _SHORTEST = 16  # rewards in a stretch before the next one begins
+_OTHER_SPELL = 1e9  # what it costs to merge stretches of two spells: it is the last resort
 _APART = 8.0  # how much longer two stretches must be to be merged where one is believed and the other is not
 
 
 @dataclass(kw_only=True)
 class RoundGroups(FieldArrays):
-    """The groups of every trial: (B, G) places. Each source has one or more stretches of time among them."""
+    """The groups of every trial: (B, G) places. Each side of a source has stretches of time among them."""
 
     precision: Floats
     """V = Σ w a aᵀ, (B, G, d, d)."""
@@ -33,6 +40,10 @@ class RoundGroups(FieldArrays):
     """The number of rewards, (B, G)."""
     slot: Ints
     """The slot of the source, (B, G); −1 where the place is free."""
+    side: Ints
+    """`FITS` or `DISSENTS`, (B, G)."""
+    spell: Ints
+    """The spell of its source that the group belongs to, (B, G)."""
     since: Ints
     """The update with which the stretch began, (B, G)."""
     last: Ints
@@ -40,7 +51,9 @@ class RoundGroups(FieldArrays):
     weight: Floats
     """How far the last vote believes the group, from 0 to 1, (B, G)."""
     current: Ints
-    """The group that a source's next reward belongs to, (B, sources); −1 if it has none yet."""
+    """The group that the next reward on each side of a source belongs to, (B, sources, 2); −1 if it has none yet."""
+    now: Ints
+    """The spell that each source is in, (B, sources)."""
 
     def __post_init__(self) -> None:
         self.changed: Bools = np.ones(self.slot.shape, dtype=bool)  # since somebody looked; no part of the statistics
@@ -56,67 +69,99 @@ class RoundGroups(FieldArrays):
             mass=np.zeros(whole),
             counts=np.zeros(whole, np.int64),
             slot=np.full(whole, FREE, np.int64),
+            side=np.zeros(whole, np.int64),
+            spell=np.zeros(whole, np.int64),
             since=np.zeros(whole, np.int64),
             last=np.zeros(whole, np.int64),
             weight=np.ones(whole),
-            current=np.full((batch, sources), FREE, np.int64),
+            current=np.full((batch, sources, 2), FREE, np.int64),
+            now=np.zeros((batch, sources), np.int64),
         )
 
     def part(self, trials: Index) -> RoundGroups:
         """The groups of some trials, without places that none of them uses."""
         used = int((self.slot[trials] != FREE).sum(axis=1).max())
-        arrays = {name: part_of(array, trials, used) for name, array in self.arrays().items() if name != "current"}
-        return RoundGroups(**arrays, current=self.current[trials])
+        per_source = "current", "now"
+        held = self.arrays().items()
+        return RoundGroups(
+            **{name: array[trials] if name in per_source else part_of(array, trials, used) for name, array in held}
+        )
 
-    def find(self, slots: Index, seen: Bools, now: Ints, stretches: int, trust: Floats) -> Index:
-        """The group of the next reward from each of these slots, (B,); where the last is long enough, a new one.
+    def find(self, slots: Index, sides: Ints, seen: Bools, now: Ints, stretches: int, first: Floats) -> Index:
+        """The group of the next reward on each of these sides, (B,); where the last is long enough, a new one.
 
-        The first group of a source is believed by ``trust`` (B, sources).
+        The first group of a side is believed by ``first`` (B,).
         """
         trials = count_to(len(slots))
-        found: Index = self.current[trials, slots]
+        found: Index = self.current[trials, slots, sides]
         length = np.maximum(_SHORTEST, now // stretches)
         full = seen & ((found == FREE) | (self.counts[trials, found] >= length))
         if full.any():
             for trial in np.flatnonzero(full).tolist():
-                slot = int(slots[trial])
-                found[trial] = self.open(trial, slot, int(now[trial]), stretches, float(trust[trial, slot]))
+                at = trial, int(slots[trial]), int(sides[trial])
+                found[trial] = self.open(at, int(now[trial]), stretches, float(first[trial]))
         return found
 
-    def open(self, trial: int, slot: int, now: int, stretches: int, trust: float) -> int:
-        """Begin a new stretch of a source. It is believed as the one before it was, the first one by ``trust``."""
-        before = self.current[trial, slot]
-        known = np.count_nonzero(self.current[trial] != FREE) + (before == FREE)
+    def open(self, at: tuple[int, int, int], now: int, stretches: int, first: float) -> int:
+        """Begin a new stretch of a side. It is believed as the one before it was, the first one by ``first``."""
+        trial, slot, side = at
+        known = np.count_nonzero(self.current[trial] != FREE) + (self.current[at] == FREE)
         used = np.count_nonzero(self.slot[trial] != FREE)
         place = self.merge(trial) if used >= stretches + 2 * known else used
-        before = self.current[trial, slot]  # which may have been merged
-        self.slot[trial, place], self.since[trial, place] = slot, now
-        self.weight[trial, place] = trust if before == FREE else self.weight[trial, before]
-        self.current[trial, slot] = place
+        before = self.current[at]  # which may have been merged
+        self.slot[trial, place], self.side[trial, place], self.since[trial, place] = slot, side, now
+        self.spell[trial, place] = self.now[trial, slot]
+        self.weight[trial, place] = first if before == FREE else self.weight[trial, before]
+        self.current[at] = place
         return int(place)
 
     def merge(self, trial: int) -> int:
-        """Merge the two neighbouring stretches of a source that have fewest rewards together; the place that is free.
+        """Merge the two neighbouring stretches of a side that have fewest rewards together; the place that is free.
 
-        Stretches of which only one is believed had better be kept apart.
+        Stretches of which only one is believed had better be kept apart, and so had those of different spells.
         """
-        order = np.lexsort((self.since[trial], self.slot[trial]))
+        order = np.lexsort((self.since[trial], self.side[trial], self.slot[trial]))
         order = order[self.slot[trial, order] != FREE]
         early, late = order[:-1], order[1:]
-        cost = (self.counts[trial, early] + self.counts[trial, late]) * (
-            1.0 + _APART * np.abs(self.weight[trial, early] - self.weight[trial, late])
-        )
-        best = np.where(self.slot[trial, early] == self.slot[trial, late], cost, np.inf).argmin()
+        apart = np.abs(self.weight[trial, early] - self.weight[trial, late])
+        cost = (self.counts[trial, early] + self.counts[trial, late]) * (1.0 + _APART * apart)
+        cost += _OTHER_SPELL * (self.spell[trial, early] != self.spell[trial, late])
+        same = self.slot[trial, early] == self.slot[trial, late]
+        same &= self.side[trial, early] == self.side[trial, late]
+        best = np.where(same, cost, np.inf).argmin()
         into, gone = int(early[best]), int(late[best])
         share = self.counts[trial, gone] / (self.counts[trial, into] + self.counts[trial, gone])
         self.weight[trial, into] += share * (self.weight[trial, gone] - self.weight[trial, into])
         for sums in (self.precision, self.target, self.squares, self.mass, self.counts):
             sums[trial, into] += sums[trial, gone]
             sums[trial, gone] = 0
-        self.last[trial, into] = self.last[trial, gone]
+        for latest in (self.last, self.spell):  # a new spell's stretches may have begun before old ones
+            latest[trial, into] = max(latest[trial, into], latest[trial, gone])
         self.changed[trial, [into, gone]] = True
         self.current[trial][self.current[trial] == gone] = into
         return gone
+
+    def turn(self, trials: Index, believed: Bools) -> None:
+        """Begin a new spell of each source of which dissent is ``believed`` (n, G) and what it contradicts is not.
+
+        Dissent that is believed belongs to the new spell, and is what fits there.
+        """
+        used = believed.shape[1]
+        risen = believed & (self.side[trials, :used] == DISSENTS) & (self.slot[trials, :used] != FREE)
+        for row in np.flatnonzero(risen.any(axis=1)).tolist():
+            trial = int(trials[row])
+            for slot in np.unique(self.slot[trial, :used][risen[row]]).tolist():
+                mine = (self.slot[trial, :used] == slot) & (self.spell[trial, :used] == self.now[trial, slot])
+                up, fits = np.flatnonzero(mine & risen[row]), mine & (self.side[trial, :used] == FITS)
+                if up.size and (fits & ~believed[row]).any():
+                    self.now[trial, slot] += 1
+                    self.spell[trial, up], self.side[trial, up] = self.now[trial, slot], FITS
+                    self.current[trial, slot] = up[self.since[trial, up].argmax()], FREE
+
+    def closed(self, trials: Index, used: int) -> Bools:
+        """Which of the first groups of some trials belong to a spell that is over, (n, G)."""
+        slot, spell = part_of(self.slot, trials, used), part_of(self.spell, trials, used)
+        return (slot != FREE) & (spell < np.take_along_axis(self.now[trials], np.maximum(slot, 0), axis=1))
 
     def add(self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
         """Fold one reward into a group of each trial; a weight of 0 changes nothing."""

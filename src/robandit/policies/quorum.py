@@ -7,21 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robandit.arrays import TINY, Floats, Index, Ints
+from robandit.arrays import TINY, Bools, Floats, Index, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer, not_negative
 from robandit.policies.base import Policy
 from robandit.policies.decision import Search
+from robandit.policies.dissent import Surprise
 from robandit.policies.groups import FREE, RoundGroups
 from robandit.policies.parts import FieldArrays, SigmaBar
 from robandit.policies.sources import Labels, Source, SourceSlots, read_source
-from robandit.policies.votes import BallotBox, Evidence, Terms, vote, weighted_sum
+from robandit.policies.votes import BallotBox, Evidence, Terms, mean_power, vote, weighted_sum, without_bad_spells
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
-_NEWER = 3.0  # the say of a reward grows with its number to this power: the newest sixth has half of it
+_NEWER = 4.0  # the say of a reward grows with its number to this power: the newest eighth has half of it
 _OFTEN, _RARELY = 20, 100  # a vote comes after a 20th of the rounds so far, at most 100 after the last one
 _DOUBTED = 0.5  # a source that is believed less than this is doubted
 
@@ -69,6 +70,7 @@ class QuorumStatistics(FieldArrays):
     """What an operator said of each source, (B, S): 1 to trust it, −1 to ignore it, 0 to let the others vote."""
     noise: Floats
     """The measured noise in units of the declared σ, (B,)."""
+    surprise: Surprise
     next: Ints
     """The update with which the next vote comes, (B,)."""
     votes: Ints
@@ -111,7 +113,7 @@ class Quorum(Policy[QuorumStatistics]):
         self.tolerance = not_negative("tolerance", self.tolerance)
         self.slots = SourceSlots(self.max_sources, self.batch)
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
-        whole, places = (self.batch, sources), _STRETCHES + 2 * sources
+        whole, places = (self.batch, sources), _STRETCHES + 4 * sources  # two for each side of a source
         self._box = BallotBox(self.batch, places, self.dim, self.lam)
         return QuorumStatistics(
             ridge=self.new_ridge(),
@@ -120,6 +122,7 @@ class Quorum(Policy[QuorumStatistics]):
             doubted=np.full(whole, FREE, np.int64),
             ruling=np.zeros(whole, np.int64),
             noise=np.ones(self.batch),
+            surprise=Surprise.new(self.batch),
             next=np.full(self.batch, 2, np.int64),
             votes=np.zeros(self.batch, np.int64),
             dismissed=np.zeros(self.batch, np.int64),
@@ -142,12 +145,31 @@ class Quorum(Policy[QuorumStatistics]):
     def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
-        group = stats.groups.find(slots, seen, now, _STRETCHES, stats.trust)
+        dissent = self._dissents(actions, rewards, weights, seen)
+        trust, ruling = stats.trust[self.rows, slots], stats.ruling[self.rows, slots]
+        first = np.where(dissent & (ruling <= 0), 0.0, trust)  # dissent is believed once a vote says so
+        group = stats.groups.find(slots, dissent.astype(np.int64), seen, now, _STRETCHES, first)
         stats.groups.add(group, actions, rewards, weights, now)
         stats.ridge.update(actions, rewards, weights * stats.groups.weight[self.rows, group])
         due = seen & (now >= stats.next)
         if due.any():
             self._vote(np.flatnonzero(due), now)
+
+    def _dissents(self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools) -> Bools:
+        """Whether each reward is too far from what is believed to be noise, (B,)."""
+        ridge = self.stats.ridge
+        along = ridge.along(actions)
+        variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
+        distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
+        least = self._least_noise(weights, np.ones(len(weights)))
+        return self.stats.surprise.judge(distance, rewards, least, self.t, seen)
+
+    def _least_noise(self, mass: Floats, counts: Floats | Ints) -> Floats:
+        """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.
+
+        That says nothing. ``mass`` is Σ w over so many rewards.
+        """
+        return np.where(mass <= (1.0 + 1e-9) * counts / self.noise_range**2, _SHARP, 1.0)
 
     # The vote.
 
@@ -155,12 +177,17 @@ class Quorum(Policy[QuorumStatistics]):
         """Let the groups of these trials vote, and believe them as they say from now on."""
         stats, groups = self.stats, self.stats.groups
         evidence = self._evidence(due, now)
-        unknown = evidence.mass.sum(axis=1) <= (1.0 + 1e-9) * evidence.counts.sum(axis=1) / self.noise_range**2
-        floor, ceiling = np.where(unknown, _SHARP, 1.0), np.where(unknown, 1.0, np.inf)
+        floor = self._least_noise(evidence.mass.sum(axis=1), evidence.counts.sum(axis=1))
+        ceiling = np.where(floor < 1.0, 1.0, np.inf)
         held = self._box.of(due, evidence.precision, evidence.target, groups.changed)
-        found = vote(evidence, held, stats.noise[due], Terms(self.lam, self.tolerance, floor, ceiling))
+        terms = Terms(self.lam, self.tolerance, floor, ceiling)
+        found = vote(evidence, held, stats.ridge.mean[due], stats.noise[due], terms)
         place = due[:, None], np.arange(evidence.slot.shape[1])
         weights = np.where(evidence.slot == FREE, 1.0, found.weights)
+        groups.turn(due, weights >= _DOUBTED)
+        closed = groups.closed(due, weights.shape[1])
+        if closed.any():
+            weights = without_bad_spells(evidence, weights, groups.spell[place], closed)
         changed = (weights != groups.weight[place]).any(axis=1)
         groups.weight[place], stats.noise[due] = weights, found.noise
         if changed.any():  # otherwise the updates since the last vote were right
@@ -175,7 +202,7 @@ class Quorum(Policy[QuorumStatistics]):
     def _evidence(self, due: Index, now: Ints) -> Evidence:
         groups = self.stats.groups.part(due)
         slot = groups.slot
-        age = (groups.since + groups.last) / (2.0 * now[due][:, None])  # 1 for what is new
+        first, last = (ends / now[due][:, None] for ends in (groups.since - 1.0, groups.last))
         ruling = np.take_along_axis(self.stats.ruling[due], np.maximum(slot, 0), axis=1)
         voice = np.where(ruling == 0, 1.0, np.where(ruling > 0, np.inf, 0.0))
         return Evidence(
@@ -184,21 +211,21 @@ class Quorum(Policy[QuorumStatistics]):
             squares=groups.squares,
             mass=groups.mass,
             counts=groups.counts,
-            say=groups.counts * age**_NEWER,
+            say=groups.counts * mean_power(first, last, _NEWER),
             slot=slot,
             voice=np.where(slot == FREE, 0.0, voice),
         )
 
     def _doubt(self, due: Index, evidence: Evidence, weights: Floats, now: Ints) -> None:
         """Write down how far each source is believed, and since when it is doubted."""
-        stats = self.stats
-        for source in range(int(evidence.slot.max()) + 1):
-            say = evidence.say * (evidence.slot == source)
-            total = say.cumsum(axis=1)[:, -1]
-            mean = (say * weights).cumsum(axis=1)[:, -1] / np.maximum(total, TINY)
-            stats.trust[due, source] = trust = np.where(total > 0.0, mean, stats.trust[due, source])
-            since = stats.doubted[due, source]
-            stats.doubted[due, source] = np.where(trust >= _DOUBTED, FREE, np.where(since == FREE, now[due], since))
+        stats, sources = self.stats, int(evidence.slot.max()) + 1
+        say = evidence.say[:, None] * (evidence.slot[:, None] == np.arange(sources)[:, None])  # (n, S, G)
+        total = say.cumsum(axis=2)[:, :, -1]
+        mean = (say * weights[:, None]).cumsum(axis=2)[:, :, -1] / np.maximum(total, TINY)
+        at = due[:, None], np.arange(sources)
+        stats.trust[at] = trust = np.where(total > 0.0, mean, stats.trust[at])
+        since = np.where(stats.doubted[at] == FREE, now[due][:, None], stats.doubted[at])
+        stats.doubted[at] = np.where(trust >= _DOUBTED, FREE, since)
 
     # What an operator can see and do.
 

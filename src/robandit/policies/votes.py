@@ -17,6 +17,7 @@ from robandit.policies.groups import part_of
 
 _REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
+_FAINT = 1e-3  # the share of λ in the convex vote: with all of it, the prior outvotes old groups that alone know much
 _STEPS = 5  # steps that let go of those who still disagree
 _STEEP = 4.0  # the power with which belief falls beyond the bound
 _GONE = 0.05  # belief below this is none at all: where nobody else knows anything, a little would be all there is
@@ -136,8 +137,8 @@ class Terms(NamedTuple):
     """The most, (n,)."""
 
 
-def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> VoteResult:
-    """Count the votes; ``noise`` (n,) is what the last vote found.
+def vote(evidence: Evidence, held: Ballots, start: Floats, noise: Floats, terms: Terms) -> VoteResult:
+    """Count the votes; ``start`` (n, d) is the estimate so far, and ``noise`` (n,) is what the last vote found.
 
     First a convex vote, in which everybody's pull is bounded and grows with the traffic that they speak for. At what it
     finds the noise is measured, and with it a tolerance that half of the traffic meets. Then those who still disagree
@@ -146,7 +147,8 @@ def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> Vote
     number, say = (evidence.slot >= 0).sum(axis=1), evidence.say * (evidence.voice > 0.0)
     reach, roots = held.reach(number), np.sqrt(evidence.mass)
     share = say * number[:, None] / np.maximum(say.cumsum(axis=1)[:, -1:], TINY)
-    mean, _ = settle(held, reach * np.sqrt(share) * noise[:, None], evidence.voice, terms.lam)
+    bounds = reach * np.sqrt(share) * noise[:, None]
+    mean, _ = settle(held, start, bounds, evidence.voice, _FAINT * terms.lam)
     noise = np.clip(measured_noise(evidence, held, mean), terms.floor, terms.ceiling)
     excess = held.distance(mean) / noise[:, None] - reach
     zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance / noise)[:, None]  # in units of the noise
@@ -159,13 +161,13 @@ def vote(evidence: Evidence, held: Ballots, noise: Floats, terms: Terms) -> Vote
     return VoteResult(weights, noise)
 
 
-def settle(held: Ballots, bounds: Floats, voice: Floats, lam: float) -> tuple[Floats, Floats]:
+def settle(held: Ballots, start: Floats, bounds: Floats, voice: Floats, lam: float) -> tuple[Floats, Floats]:
     """The minimiser (n, d) of λ‖μ‖² + Σ_g h(r_g(μ)), with h(r) = r² up to a bound (n, G) and 2·bound·r − bound² beyond.
 
-    Also the weights min{1, bound/r_g} of the groups. It solves weighted regressions until the weights are still.
+    Also the weights min{1, bound/r_g} of the groups. It solves weighted regressions until the weights are still, and
+    begins with those at ``start`` (n, d).
     """
-    weights = np.minimum(voice, 1.0)
-    mean = held.solve(weights, lam)
+    weights, mean = np.minimum(voice, 1.0), start.copy()
     left = np.arange(len(weights))
     for _ in range(_MOST):
         part = held if len(left) == len(weights) else Ballots(*(array[left] for array in held))
@@ -247,4 +249,29 @@ def _second_test(evidence: Evidence, weights: Floats, held: Ballots, lam: float,
 
 def _by_source(member: Bools, weights: Floats, values: Floats) -> Floats:
     """Σ ω_g x_g over the groups of each source, (n, S, …), for values (n, G, …)."""
-    return np.stack([weighted_sum(weights * member[:, source], values) for source in range(member.shape[1])], axis=1)
+    shares = member * weights[:, None]
+    flat = np.einsum("nsg,ngk->nsk", shares, values.reshape(*weights.shape, -1))
+    return flat.reshape(*shares.shape[:2], *values.shape[2:])
+
+
+def without_bad_spells(evidence: Evidence, weights: Floats, spell: Ints, closed: Bools) -> Floats:
+    """The weights (n, G), without what is left of spells that are over and of which less than half is believed.
+
+    A lie about something that nobody tries again is never contradicted; those beside it in its spell were.
+    """
+    slot, counts = evidence.slot, evidence.counts
+    same: Bools = (slot[:, :, None] == slot[:, None, :]) & (spell[:, :, None] == spell[:, None, :])  # (n, G, G)
+    total = (same * counts[:, None, :]).cumsum(axis=2)[:, :, -1]
+    believed = (same * (weights * counts)[:, None, :]).cumsum(axis=2)[:, :, -1]
+    bad = closed & (evidence.voice == 1.0) & (believed < _RECORD * total)
+    return np.where(bad, 0.0, weights)
+
+
+def mean_power(first: Floats, last: Floats, power: float) -> Floats:
+    """The mean of x^power for x from ``first`` to ``last``.
+
+    >>> mean_power(np.array([0.0, 0.5]), np.array([1.0, 0.5]), 4.0)
+    array([0.2   , 0.0625])
+    """
+    above = power + 1.0
+    return np.where(last > first, (last**above - first**above) / (above * np.maximum(last - first, TINY)), first**power)
