@@ -28,7 +28,7 @@ from robandit.experiments.fraud.scenario import FraudScenario
 from robandit.experiments.fraud.scoring import Entrant, Regrets, geometric, material, parts, play_all
 from robandit.experiments.intervals import ratio_words
 from robandit.figures.tables import markdown
-from robandit.policies import groups, quorum, votes
+from robandit.policies import dissent, groups, quorum, votes
 from robandit.policies.votes import Evidence
 
 TRIALS = 8
@@ -45,7 +45,7 @@ class PlainRidge(robandit.Quorum):
 class Change(NamedTuple):
     """Another value for a constant or a function of Quorum's."""
 
-    module: ModuleType
+    module: ModuleType | type
     name: str
     value: Any
 
@@ -65,6 +65,12 @@ ABLATIONS: dict[str, list[Change]] = {
     "the noise is as declared": [Change(votes, "_PRIOR", 1e12)],
     "half the reach beyond the mean": [Change(votes, "_REACH", 0.15)],
     "twice the reach beyond the mean": [Change(votes, "_REACH", 0.6)],
+    "no reward dissents alone": [Change(dissent, "_FAR", 1e9)],
+    "dissent from 4 standard deviations on": [Change(dissent, "_FAR", 4.0)],
+    "dissent from 7 standard deviations on": [Change(dissent, "_FAR", 7.0)],
+    "clicks may dissent, too": [Change(dissent, "_REPEATED", 1.0)],
+    "spells never end": [Change(groups.RoundGroups, "turn", lambda *_: None)],
+    "the prior counts fully in the vote": [Change(votes, "_FAINT", 1.0)],
     "votes are four times rarer": [Change(quorum, "_OFTEN", 5), Change(quorum, "_RARELY", 400)],
 }
 """What is changed, by what that means."""

@@ -12,11 +12,8 @@ from robandit.policies.parts import FieldArrays
 _FAR = 5.0  # a reward that is off by so many standard deviations dissents
 _REPEATED = 0.1  # where so many rewards equal the one before, they are counted, not measured, and none dissents
 _MEDIAN = 0.6745  # the median of |z| for a normal z
-_PACE, _HASTE, _FIRST = (
-    0.03,
-    0.3,
-    10.0,
-)  # the pace of the measurement: the last of many, the first, and how long that is
+_PACE = 0.03  # how fast the usual distance follows the newest, once there are many
+_HASTE, _FIRST = 0.3, 10.0  # the pace with the first reward, and after how many it is half of that
 
 
 @dataclass(kw_only=True)
