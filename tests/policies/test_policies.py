@@ -579,10 +579,14 @@ def test_greedy_learns_on_a_ball_from_nothing() -> None:
 
 
 def test_policies_can_be_pickled_by_those_who_trust_the_pickle() -> None:
-    for make in (robandit.OFUL, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
-        policy = make(dim=2, noise_range=0.5, seed=1)
-        policy.update(policy.choose([[0.6, 0.8]]), 0.1)
-        assert robandit.checks.same_state(policy, pickle.loads(pickle.dumps(policy)))
+    for make in (robandit.OFUL, robandit.Sceptic, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
+        policy = make(dim=2, noise_range=0.5, seed=1, trials=3)
+        policy.update(policy.choose([[0.6, 0.8]]), [0.1, 0.2, 0.3])
+        copied = pickle.loads(pickle.dumps(policy))
+        assert robandit.checks.same_state(policy, copied)
+        for each in (policy, copied):
+            each.update(each.choose([[0.6, 0.8]]), [0.3, 0.1, 0.2])
+        assert robandit.checks.same_state(policy, copied)
 
 
 def test_unseeded_policies_differ_and_can_be_repeated() -> None:
