@@ -226,6 +226,7 @@ def missed(rounds: int, regularization: float) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("regularization", [1e-3, 1.0])
+@pytest.mark.no_cover
 def test_accuracy_over_many_updates(regularization: float) -> None:
     """2·10⁴ updates, condition up to 10¹⁰."""
     assert not missed(20_000, regularization)

@@ -95,6 +95,7 @@ MULTI_LEVEL = {
 
 
 @pytest.mark.parametrize("name", MULTI_LEVEL)
+@pytest.mark.no_cover
 def test_multi_level_plays_as_transcribed(name: str) -> None:
     settings, rounds = MULTI_LEVEL[name]
     check_multi_level(settings, rounds, seed=21)
@@ -183,6 +184,7 @@ def test_level_draws_are_uncorrelated_between_rounds_and_trials() -> None:
 
 
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
+@pytest.mark.no_cover
 def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float) -> None:
     world, trials = World(seed=6), 20_000
     teacher = robandit.MultiLevelWeightedOFUL(
