@@ -65,6 +65,7 @@ def audited(path: Path, settings: AuditSettings = CLICKS, **more: Any) -> Audit:
     return audit(path, settings, features=str(file), reward="click", **more)
 
 
+@pytest.mark.no_cover
 def test_it_is_an_audit_of_the_vectors(tmp_path: Path) -> None:
     """What is found by the file of features is what is found in its vectors, to the last bit, in any format."""
     log = columns(3000)
