@@ -22,6 +22,8 @@ demo: $(VENV)/lab
 	$(BIN)/robandit paper report --out out
 	@echo "open out/report.html"
 
+# Each core has a worker of its own, so threads of BLAS would only wait for each other.
+test: export OPENBLAS_NUM_THREADS = 1
 test: lint
 	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 

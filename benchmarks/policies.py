@@ -149,6 +149,40 @@ def default_policy(kernels: Sequence[str]) -> None:
         print(f"{trials:6d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
 
 
+def whole_run(make: Callable[..., robandit.Policy], trials: int, sources: int, rounds: int) -> float:
+    """Mean seconds per round and trial of all rounds, in which three tenths of the sources flip the rewards."""
+    dim, rng = 20, np.random.default_rng(0)
+    actions = rng.uniform(-1.0, 1.0, (trials, 20, dim)) * dim**-0.5
+    policy = make(dim=dim, noise_range=NOISE, seed=1, trials=trials)
+    spent = 0.0
+    for _ in range(rounds):
+        source, noise = rng.integers(0, max(sources, 1), trials), 0.02 * rng.standard_normal(trials)
+        start = process_time()
+        decision = policy.choose(actions, 0.02, source=source if sources else None)
+        spent += process_time() - start
+        means = decision.action.sum(axis=1) * dim**-0.5
+        rewards = np.where(source < 0.3 * sources, -means, means) + noise
+        start = process_time()
+        policy.update(decision, rewards)
+        spent += process_time() - start
+    return spent / (rounds * trials)
+
+
+def whole_runs(kernels: Sequence[str], rounds: int = 3000) -> None:
+    """Print what Sceptic and Quorum cost on average, votes, audits and restarts included, beside OFUL."""
+    print(f"\nWhole runs of {rounds} rounds, a batch of 1 and of 64 (d = K = 20)")
+    print("policy    sources   trials   kernel   µs/round/trial   OFUL µs   ratio")
+    for sources, trials, kernel in product((0, 10), (1, 64), kernels):
+        oful = whole_run(using(kernel, robandit.OFUL), trials, sources, rounds)
+        for kind in (robandit.Sceptic, robandit.Quorum):
+            ours = whole_run(using(kernel, kind), trials, sources, rounds)
+            print(
+                f"{kind.__name__:8s} {sources:8d} {trials:8d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} "
+                f"{ours / oful:7.2f}",
+                flush=True,
+            )
+
+
 def propensities(kernels: Sequence[str]) -> None:
     """Print how long Multi-level's exact propensities take for one trial, after 400 rounds."""
     print("\nMulti-level's exact propensities, one trial (d = K = 20)\nscale   kernel       ms")
@@ -172,6 +206,7 @@ def main() -> None:
         sizes(kernels)
         multi_level(kernels)
         default_policy(kernels)
+        whole_runs(kernels)
         propensities(kernels)
 
 

@@ -26,6 +26,7 @@ def shop() -> Any:
     return module
 
 
+@pytest.mark.no_cover
 def test_what_is_served_is_what_the_policies_do_alone(
     shop: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_monitor_is_told_how_linear_a_world_is() -> None:
     assert (bent < straight).all() and straight.min() > 0.0
 
 
+@pytest.mark.no_cover
 def test_a_monitor_does_not_depend_on_the_batch() -> None:
     """Trials of two environments with different noise prove the same, bit for bit, alone and together."""
     loud = environments.PerActionNoise(dim=4, actions=6)
@@ -166,12 +167,13 @@ def test_a_breach_is_a_breach() -> None:
     assert str(alarm.Share(0, 100)) == "0 of 100 (0 to 3.6 %)"
 
 
+@pytest.mark.no_cover
 def test_the_level_test_can_fail() -> None:
     """Half of ρ, clean noise of ±R and s = R at d = 20: innocent streams are accused, and it shows."""
     world = environments.Fresh(noise="two-point", sigma_low=0.5, sigma_high=0.5)
-    scenarios = [Scenario(world, attacks.NoAttack(), range(40))]
     half = partial(CorruptionMonitor, radius_scale=0.5)
-    run = partial(simulate, policy=robandit.OFUL, scenarios=scenarios, rounds=600, seed=2, at=np.array([100, 300, 600]))
-    accused = int((run(monitor=half).proved[-1] > 0.0).sum())
-    assert alarm.breached(alarm.Share(accused, 40))
-    assert not run(monitor=True).proved.any()
+    run = partial(simulate, policy=robandit.OFUL, rounds=600, seed=2, at=np.array([100, 300, 600]))
+    few, many = ([Scenario(world, attacks.NoAttack(), range(trials))] for trials in (16, 40))
+    accused = int((run(scenarios=few, monitor=half).proved[-1] > 0.0).sum())
+    assert alarm.breached(alarm.Share(accused, 16))
+    assert not run(scenarios=many, monitor=True).proved.any()

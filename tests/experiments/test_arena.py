@@ -218,6 +218,7 @@ def test_markdown_says_what_the_page_says() -> None:
 # The settings.
 
 
+@pytest.mark.no_cover
 def test_every_attack_is_there_at_both_levels_and_can_spend() -> None:
     listed = arena_worlds.attacks(2000)
     assert {(one["name"], one.get("budget")) for one in listed} == {("none", None)} | {
@@ -243,6 +244,7 @@ def test_sources_lie_where_a_world_has_some() -> None:
         assert liars == ({2, 4} if "sources" in settings else set())
 
 
+@pytest.mark.no_cover
 def test_the_budget_of_lying_sources_never_runs_out() -> None:
     for label, settings in arena_worlds.ENVIRONMENTS.items():
         if "sources" not in settings:

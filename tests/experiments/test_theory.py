@@ -185,6 +185,7 @@ def length(action: Floats, ridge: Ridge) -> float:
 
 
 @pytest.mark.parametrize("shrink", [1.0, 0.02])
+@pytest.mark.no_cover
 def test_the_watcher_against_a_slow_transcription(shrink: float) -> None:
     """With the smaller shrink E_1 is lost on the way in some trials, after which the lemmas go unchecked."""
     rounds = 60

@@ -42,6 +42,7 @@ def by_claim(found: Verification) -> dict[str, ClaimRow]:
     return {row.claim: row for row in found.pooled()}
 
 
+@pytest.mark.no_cover
 def test_all_weak_attacks_really_lie_in_both_environments() -> None:
     weak = {name for name, kind in ON_ALL_TRAFFIC.items() if kind.strength == "weak"}
     rows = [row for row in sound().rows if row.claim == checks.EVENT]
@@ -68,6 +69,7 @@ def test_rows_are_plain_data() -> None:
     assert {type(value) for row in plain for value in row.values()} == {str, int, float}
 
 
+@pytest.mark.no_cover
 def test_the_same_again() -> None:
     calls: list[int] = []
     again = verify(**SMALL, progress=calls.append)
@@ -79,6 +81,7 @@ CLAIMS = [*checks.RADII, checks.OFUL_RADIUS, checks.WEIGHTED_RADIUS]
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.no_cover
 def test_shrunken_radii_are_breached(claim: str) -> None:
     """Every radius is as wide as its largest ratio says: at nine tenths of that, μ* is seen outside."""
     ratio = largest_ratio(sound(), [claim])
@@ -87,11 +90,13 @@ def test_shrunken_radii_are_breached(claim: str) -> None:
     assert row.ratio == pytest.approx(1.0 / 0.9)
 
 
+@pytest.mark.no_cover
 def test_radii_that_are_shrunk_less_are_not_breached() -> None:
     rows = by_claim(verify(**SMALL, shrink=1.01 * largest_ratio(sound(), CLAIMS)))
     assert not any(rows[claim].breaches for claim in CLAIMS)
 
 
+@pytest.mark.no_cover
 def test_the_largest_ratio_shrinks_all_of_the_paper() -> None:
     shrunk = by_claim(verify(**SMALL, shrink=0.9 * largest_ratio(sound())))
     assert any(shrunk[claim].breaches for claim in checks.RADII)
@@ -124,6 +129,7 @@ class WrongUnits(MultiLevelWeightedOFUL):
         super().learn(actions, 1000.0 * rewards, weights, level)
 
 
+@pytest.mark.no_cover
 def test_a_policy_that_learns_wrong_rewards_fails() -> None:
     pooled = by_claim(verify(**SMALL, multi_level=WrongUnits))
     assert {pooled[claim].verdict for claim in (checks.EVENT, checks.BETA, checks.GAMMA)} == {"fails"}

@@ -690,6 +690,7 @@ def mixed_pairs(rng: np.random.Generator, dim: int, count: int) -> list[tuple[Bo
 
 @pytest.mark.parametrize("count", [1, 2, 7, 16])
 @pytest.mark.parametrize("dim", [1, 2, 3, 8, 17, 50])
+@pytest.mark.no_cover
 def test_batch_equals_singles_bit_for_bit(dim: int, count: int) -> None:
     rng = np.random.default_rng(100 * dim + count)
     pairs = mixed_pairs(rng, dim, count)

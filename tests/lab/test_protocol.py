@@ -545,6 +545,7 @@ def test_a_million_rounds_take_no_more_memory_than_ten_thousand() -> None:
     assert peaks[1_000_000] < peaks[10_000] + 3.0
 
 
+@pytest.mark.no_cover
 def test_policies_that_share_their_worlds_play_as_each_would_alone() -> None:
     """Also where attacks look at what is played, feedback is late, and a monitor looks."""
     scenarios = [

@@ -194,6 +194,7 @@ def check_minimum(call: Call, bound: float | None, row: int = 0) -> None:
 
 @given(problems())
 @repeatable(16)
+@pytest.mark.no_cover
 def test_the_value_is_the_minimum_that_a_cone_solver_finds(problem: Any) -> None:
     groups, setting = problem
     with recorded() as calls:

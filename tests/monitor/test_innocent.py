@@ -96,6 +96,7 @@ def strange(what: str, seed: int, lies: float = 0.0) -> tuple[Array, Array, Any,
 
 
 @pytest.mark.parametrize("what", ["sources", "daily", "drift"])
+@pytest.mark.no_cover
 def test_what_is_linear_to_within_zeta_is_honest(what: str) -> None:
     for seed in range(3):
         actions, rewards, source, _ = strange(what, seed)

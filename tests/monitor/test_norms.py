@@ -111,6 +111,7 @@ def clicks(seed: int, rounds: int, bots: float) -> tuple[Array, Array, Array, fl
     return actions, clicked.astype(float), publisher.astype(str), float((clicked & ~honest).sum())
 
 
+@pytest.mark.no_cover
 def test_most_of_the_clicks_that_bots_add_are_proved() -> None:
     for rounds, bots, least in ((20_000, 0.3, 0.65), (60_000, 0.1, 0.45), (60_000, 0.3, 0.8)):
         actions, rewards, publisher, added = clicks(1, rounds, bots)

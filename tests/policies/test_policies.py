@@ -95,6 +95,7 @@ MULTI_LEVEL = {
 
 
 @pytest.mark.parametrize("name", MULTI_LEVEL)
+@pytest.mark.no_cover
 def test_multi_level_plays_as_transcribed(name: str) -> None:
     settings, rounds = MULTI_LEVEL[name]
     check_multi_level(settings, rounds, seed=21)
@@ -183,6 +184,7 @@ def test_level_draws_are_uncorrelated_between_rounds_and_trials() -> None:
 
 
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
+@pytest.mark.no_cover
 def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float) -> None:
     world, trials = World(seed=6), 20_000
     teacher = robandit.MultiLevelWeightedOFUL(
@@ -579,10 +581,14 @@ def test_greedy_learns_on_a_ball_from_nothing() -> None:
 
 
 def test_policies_can_be_pickled_by_those_who_trust_the_pickle() -> None:
-    for make in (robandit.OFUL, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
-        policy = make(dim=2, noise_range=0.5, seed=1)
-        policy.update(policy.choose([[0.6, 0.8]]), 0.1)
-        assert robandit.checks.same_state(policy, pickle.loads(pickle.dumps(policy)))
+    for make in (robandit.OFUL, robandit.Sceptic, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
+        policy = make(dim=2, noise_range=0.5, seed=1, trials=3)
+        policy.update(policy.choose([[0.6, 0.8]]), [0.1, 0.2, 0.3])
+        copied = pickle.loads(pickle.dumps(policy))
+        assert robandit.checks.same_state(policy, copied)
+        for each in (policy, copied):
+            each.update(each.choose([[0.6, 0.8]]), [0.3, 0.1, 0.2])
+        assert robandit.checks.same_state(policy, copied)
 
 
 def test_unseeded_policies_differ_and_can_be_repeated() -> None:

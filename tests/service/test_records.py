@@ -245,6 +245,7 @@ def test_centred_sets_are_no_fraud_either() -> None:
     [("oful", 2.0), ("greedy", 2.0), ("cw-oful", 3.0), ("weighted-oful", 3.0), ("lin-ts", 2.0), ("sceptic", 6.0)],
 )
 @pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.no_cover
 def test_the_truth_lies_within_two_standard_errors(policy: str, most: float, declared: bool) -> None:
     """For nineteen features of twenty, or nearly. Where weights vary, as the sceptic's do, they are upper bounds."""
     rng, truth = np.random.default_rng(5), np.array([0.3, -0.1, 0.2, 0.0, 0.5])

@@ -41,12 +41,28 @@ class Ridge:
     ) -> None:
         self.kernel = load_kernel(kernel)
         self._lambda: Floats = np.broadcast_to(regularization, rows)  # one for all rows, or (n,)
-        self.root: Floats = np.empty((rows, dim, dim))
+        self.root: Floats = np.zeros((rows, dim, dim))
         self.mean: Floats = np.empty((rows, dim))
         self.log_det: Floats = np.empty(rows)
         self.precision: Floats | None = np.empty((rows, dim, dim)) if keep_precision else None
         self.bounds = WidthBounds()  # no part of the statistics: it only saves work
         self.reset(ALL)
+
+    def halves(self) -> tuple[Ridge, Ridge]:
+        """The first and the second half of the rows as regressions in the same memory: one update serves both.
+
+        Large sets are searched by the second half, whose bounds this regression follows.
+        """
+        half = len(self.mean) // 2
+        self.bounds = WidthBounds(slice(-half, None))  # the last rows, also of what the second half learns alone
+        return self._part(slice(half), WidthBounds()), self._part(slice(half, None), self.bounds)
+
+    def _part(self, rows: slice, bounds: WidthBounds) -> Ridge:
+        made = object.__new__(Ridge)
+        made.kernel, made.bounds, made._lambda = self.kernel, bounds, self._lambda[rows]
+        made.root, made.mean, made.log_det = self.root[rows], self.mean[rows], self.log_det[rows]
+        made.precision = None if self.precision is None else self.precision[rows]
+        return made
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All statistics by name."""
@@ -66,8 +82,8 @@ class Ridge:
         """Return these rows to the state before any observation."""
         dim, lam = self.mean.shape[1], self._lambda[rows]
         self.bounds.forget()
-        self.root[rows] = np.eye(dim) / np.sqrt(lam)[:, None, None]
-        self.mean[rows] = 0.0
+        self.root[rows] = self.mean[rows] = 0.0
+        self.root.reshape(-1, dim * dim)[rows, :: dim + 1] = 1.0 / np.sqrt(lam)[:, None]  # the diagonal of I/√λ
         self.log_det[rows] = dim * np.log(lam)
         if self.precision is not None:
             self.precision[rows] = np.eye(dim) * lam[:, None, None]

@@ -180,7 +180,7 @@ class Table:
         self._number, self._chunk = -1, np.empty(0)
 
     def __call__(self, t: Ints) -> Floats:
-        first, last = (t.item(), t.item()) if len(t) == 1 else (t.min(), t.max())
+        first, last = t.item(t.argmin()), t.item(t.argmax())  # found faster than extremes
         number = first // _CHUNK
         if last // _CHUNK != number:
             return self._scale * self._radius(t.astype(float))
