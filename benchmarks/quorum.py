@@ -3,6 +3,7 @@
     python benchmarks/quorum.py                  the development set
     python benchmarks/quorum.py --held-out       the set on which a policy is judged once
     python benchmarks/quorum.py --seen           the cases that were known before the first line was written
+    python benchmarks/quorum.py --measured       flips of measured rewards, on which dissent and spells act
 
 `robandit.experiments.fraud` says what the two sets are. Plain ridge is Quorum that believes everybody, and plays with
 the same width and the same measured noise.
@@ -28,6 +29,9 @@ from robandit.experiments.fraud.scenario import FraudScenario
 from robandit.experiments.fraud.scoring import Entrant, Regrets, geometric, material, parts, play_all
 from robandit.experiments.intervals import ratio_words
 from robandit.figures.tables import markdown
+from robandit.lab.attacks import Bursts, Flip, NoAttack, RandomFlips
+from robandit.lab.environments import Environment, Fresh, Paper
+from robandit.lab.protocol import Scenario, simulate
 from robandit.policies import dissent, groups, quorum, votes
 from robandit.policies.votes import Evidence
 
@@ -116,6 +120,34 @@ def words(above: Floats, below: Floats) -> str:
     return f"{ratio_words(geometric(above, below))}; {(above / below).max():.1f}"
 
 
+FLIPPED: dict[str, tuple[Environment, Any]] = {
+    "paper, clean": (Paper(), NoAttack),
+    "paper, first 90": (Paper(), partial(Flip, rounds=90)),
+    "paper, first 450": (Paper(), partial(Flip, rounds=450)),
+    "paper, one in ten": (Paper(), partial(RandomFlips, budget=None)),
+    "paper, in bursts": (Paper(), partial(Bursts, budget=None, period=500, length=50)),
+    "short μ*, first 450": (Fresh(dim=5, parameter="random", shortest=0.2, longest=0.7), partial(Flip, rounds=450)),
+}
+"""Worlds with measured rewards and one attack on all of the traffic."""
+ACTING = ("as it is", "newer rewards", "no reward", "dissent from", "spells never", "the prior")
+"""The changes that matter where nobody tells the sources and rewards are measured."""
+
+
+def measured(trials: int, rounds: int = 10_000, seed: int = 41) -> None:
+    """Print the mean regret with its standard error under flips of measured rewards; another seed than in tuning."""
+    chosen = {name: changes for name, changes in ABLATIONS.items() if name.startswith(ACTING)}
+    print("\n".join(markdown(["change", *FLIPPED], [])), flush=True)
+    for name, changes in chosen.items():
+        cells = []
+        for environment, attack in FLIPPED.values():
+            with changed(changes):
+                scenario = Scenario(environment, attack(), range(trials))
+                trace = simulate(policy=robandit.Quorum, scenarios=[scenario], rounds=rounds, seed=seed)
+            lost = trace.regret[-1]
+            cells.append(f"{lost.mean():.0f} ± {lost.std(ddof=1) / len(lost) ** 0.5:.0f}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
 class SeenCase(NamedTuple):
     """Clicks, d = 6, ten fresh actions, 3000 rounds; liars click on what is below the median and on nothing else."""
 
@@ -179,12 +211,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--held-out", action="store_true", help="the set on which a policy is judged once")
     parser.add_argument("--seen", action="store_true", help="the cases that were known before")
+    parser.add_argument("--measured", action="store_true", help="flips of measured rewards")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each scenario (default %(default)s)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th scenario, to save time")
     options = parser.parse_args()
     with threadpool_limits(1):
         if options.seen:
             seen()
+        elif options.measured:
+            measured(options.trials)
         else:
             ablation((held_out if options.held_out else development).SCENARIOS[:: options.every], options.trials)
 
