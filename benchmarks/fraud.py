@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -99,11 +100,12 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="the set on which a policy is judged once")
     parser.add_argument("--policy", action="append", default=[], help="a name, or file.py:Class; may be repeated")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each scenario (default %(default)s)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default %(default)s)")
     parser.add_argument("--json", type=Path, help="write all regrets here")
     options = parser.parse_args()
     scenarios = (held_out if options.held_out else development).SCENARIOS
     with threadpool_limits(1):
-        regrets = play_all(scenarios, entrants_of(options.policy), options.trials)
+        regrets = play_all(scenarios, entrants_of(options.policy), options.trials, options.workers)
         regrets[UNIFORM] = np.stack([uniform_regret(scenario, options.trials) for scenario in scenarios])
     means = material(regrets, regrets[UNIFORM])
     if options.json:

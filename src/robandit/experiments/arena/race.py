@@ -55,9 +55,6 @@ CONTENDERS: Mapping[str, Mapping[str, Any]] = {
     "OFUL told the liars": {"name": "robandit.lab.oracles:OFULToldLiars"},
     "Quorum": {"name": "quorum"},
     "Quorum told the liars": {"name": "robandit.lab.oracles:QuorumToldLiars"},
-    # Our own policy keeps its default: a radius scale that is given here is not tuned.
-    "Sceptic": {"name": "sceptic", "radius_scale": 0.001},
-    "Sceptic, insured": {"name": "sceptic", "radius_scale": 0.001, "insurance": 1.0},
 }
 """The policies by label. The page names those that this version of the package lacks."""
 

@@ -29,12 +29,18 @@ Regrets: TypeAlias = Mapping[str, Floats]
 """The regret of each entrant, (scenarios, trials)."""
 
 
-def play_all(scenarios: Sequence[FraudScenario], entrants: Mapping[str, Entrant], trials: int) -> dict[str, Floats]:
-    """The regret of each entrant in all scenarios, (scenarios, trials)."""
-    return {
-        label: np.stack([regret(scenario, entrant.make, entrant.view, trials) for scenario in scenarios])
-        for label, entrant in entrants.items()
-    }
+def play_all(
+    scenarios: Sequence[FraudScenario], entrants: Mapping[str, Entrant], trials: int, workers: int = 1
+) -> dict[str, Floats]:
+    """The regret of each entrant in all scenarios, (scenarios, trials); the same with any number of processes."""
+    from joblib import Parallel, delayed
+    from tqdm import tqdm
+
+    pairs = [(entrant, scenario) for entrant in entrants.values() for scenario in scenarios]
+    jobs = (delayed(regret)(scenario, entrant.make, entrant.view, trials) for entrant, scenario in pairs)
+    played = Parallel(workers, return_as="generator")(jobs)
+    found = np.array(list(tqdm(played, "plays", len(pairs), disable=None)))
+    return dict(zip(entrants, found.reshape(len(entrants), len(scenarios), trials), strict=True))
 
 
 def material(regrets: Regrets, uniform: Floats) -> dict[str, Floats]:
