@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # The settings.
 
-SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 200, "seed": 1}
-TUNE_TRIALS, CHECKPOINTS = 16, 10
+SETTING: Mapping[str, int] = {"rounds": 2000, "trials": 100, "seed": 1}
+TUNE_TRIALS, CHECKPOINTS = 10, 10
 OFUL = "OFUL"
 """The policy of the clean oracle. All regrets are divided by its regret where nobody lies."""
 
