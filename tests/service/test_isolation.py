@@ -13,6 +13,7 @@ import pytest
 from served import check_fold, offer, working
 
 from robandit.policies import POLICIES
+from robandit.policies.parts import Growing
 from robandit.service import cost
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
@@ -57,10 +58,22 @@ def test_what_is_too_dear_is_refused(tmp_path: Path) -> None:
 def test_the_size_of_a_state_is_foreseen(policy: str) -> None:
     """The number of matrices is found on a small bandit; a larger one has no more."""
     settings = BanditSettings(dim=40, policy=policy, corruption=1.0 if policy in NEED_CORRUPTION else None)
-    state = Learner(settings, 1).policy.state()["arrays"]
+    learnt = Learner(settings, 1).policy
+    if isinstance(learnt.stats, Growing):
+        learnt.stats.make_room(None)
+    state = learnt.state()["arrays"]
     numbers = sum(array.size for array in state.values())
     assert 0.7 * numbers <= cost._copies(settings) * 40**2 <= 2.0 * numbers + 40**2
     assert cost.most_actions(policy, 20) >= 600 and cost.most_actions(policy, 2) >= 900
+
+
+def test_a_quorum_whose_votes_would_hold_the_others_up_is_refused() -> None:
+    """With 200 features a vote of 33 sources took 158 ms."""
+    for dim, sources in ((100, None), (200, 1)):
+        named: dict[str, float | bool] | None = None if sources is None else {"max_sources": sources}
+        cost.check_creation(BanditSettings(dim=dim, policy="quorum", policy_settings=named))
+    with pytest.raises(Refused, match="200 features and 32 sources may take 272 ms for a vote, and up to 50 are"):
+        cost.check_creation(BanditSettings(dim=200, policy="quorum"))
 
 
 def test_others_come_in_between_a_large_batch(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ FREE = -1
 FITS, DISSENTS = 0, 1
 """The sides of a source."""
 
+_PER_SOURCE = "current", "now"  # the arrays that are not by group
+_MORE = 8  # places that are made at a time, when all are in use
 _SHORTEST = 16  # rewards in a stretch before the next one begins
 _OTHER_SPELL = 1e9  # what it costs to merge stretches of two spells: it is the last resort
 _APART = 8.0  # how much longer two stretches must be to be merged where one is believed and the other is not
@@ -26,7 +28,10 @@ _APART = 8.0  # how much longer two stretches must be to be merged where one is 
 
 @dataclass(kw_only=True)
 class RoundGroups(FieldArrays):
-    """The groups of every trial: (B, G) places. Each side of a source has stretches of time among them."""
+    """The groups of every trial: (B, G) places. Each side of a source has stretches of time among them.
+
+    There are only as many places as were ever needed, since a place holds d² numbers. No result depends on how many.
+    """
 
     precision: Floats
     """V = Σ w a aᵀ, (B, G, d, d)."""
@@ -59,9 +64,9 @@ class RoundGroups(FieldArrays):
         self.changed: Bools = np.ones(self.slot.shape, dtype=bool)  # since somebody looked; no part of the statistics
 
     @classmethod
-    def new(cls, batch: int, sources: int, places: int, dim: int) -> RoundGroups:
-        """Groups that have seen nothing, with room for so many sources and groups in each trial."""
-        whole = batch, places
+    def new(cls, batch: int, sources: int, dim: int) -> RoundGroups:
+        """Groups that have seen nothing, with room for so many sources."""
+        whole = batch, _MORE
         return cls(
             precision=np.zeros((*whole, dim, dim)),
             target=np.zeros((*whole, dim)),
@@ -78,13 +83,24 @@ class RoundGroups(FieldArrays):
             now=np.zeros((batch, sources), np.int64),
         )
 
+    def make_room(self, places: int) -> None:
+        """Have at least so many places in each trial."""
+        batch, there = self.slot.shape
+        if places <= there:
+            return
+        fresh = RoundGroups.new(batch, 1, self.target.shape[-1]).arrays()
+        for name, array in self.arrays().items():
+            if name not in _PER_SOURCE:
+                empty = np.broadcast_to(fresh[name][:, :1], (batch, places - there, *array.shape[2:]))
+                setattr(self, name, np.concatenate([array, empty], axis=1))
+        self.changed = np.pad(self.changed, ((0, 0), (0, places - there)), constant_values=True)
+
     def part(self, trials: Index) -> RoundGroups:
         """The groups of some trials, without places that none of them uses."""
         used = int((self.slot[trials] != FREE).sum(axis=1).max())
-        per_source = "current", "now"
         held = self.arrays().items()
         return RoundGroups(
-            **{name: array[trials] if name in per_source else part_of(array, trials, used) for name, array in held}
+            **{name: array[trials] if name in _PER_SOURCE else part_of(array, trials, used) for name, array in held}
         )
 
     def find(self, slots: Index, sides: Ints, seen: Bools, now: Ints, stretches: int, first: Floats) -> Index:
@@ -108,6 +124,8 @@ class RoundGroups(FieldArrays):
         known = np.count_nonzero(self.current[trial] != FREE) + (self.current[at] == FREE)
         used = np.count_nonzero(self.slot[trial] != FREE)
         place = self.merge(trial) if used >= stretches + 2 * known else used
+        if place == self.slot.shape[1]:
+            self.make_room(int(place) + _MORE)
         before = self.current[at]  # which may have been merged
         self.slot[trial, place], self.side[trial, place], self.since[trial, place] = slot, side, now
         self.spell[trial, place] = self.now[trial, slot]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,14 @@ class Statistics(Protocol):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it by name, as `state` saves it."""
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """Statistics whose arrays grow with what is learnt."""
+
+    def make_room(self, saved: Mapping[str, NDArray[Any]] | None) -> None:
+        """Make the arrays as large as those of a saved state, or without one as large as they can become."""
 
 
 class FieldArrays:

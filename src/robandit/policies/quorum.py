@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robandit.arrays import TINY, Bools, Floats, Index, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
@@ -77,6 +79,10 @@ class QuorumStatistics(FieldArrays):
     dismissed: Ints
     """The number of rewards that the last vote does not believe, (B,)."""
 
+    def make_room(self, saved: Mapping[str, NDArray[Any]] | None) -> None:
+        most = _STRETCHES + 4 * self.trust.shape[1]  # two for each side of a source
+        self.groups.make_room(most if saved is None else min(int(np.shape(saved["groups_slot"])[1]), most))
+
 
 @dataclass(kw_only=True, eq=False)
 class Quorum(Policy[QuorumStatistics]):
@@ -113,11 +119,11 @@ class Quorum(Policy[QuorumStatistics]):
         self.tolerance = not_negative("tolerance", self.tolerance)
         self.slots = SourceSlots(self.max_sources, self.batch)
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
-        whole, places = (self.batch, sources), _STRETCHES + 4 * sources  # two for each side of a source
-        self._box = BallotBox(self.batch, places, self.dim, self.lam)
+        whole = self.batch, sources
+        self._box = BallotBox(self.batch, self.dim, self.lam)
         return QuorumStatistics(
             ridge=self.new_ridge(),
-            groups=RoundGroups.new(self.batch, sources, places, self.dim),
+            groups=RoundGroups.new(self.batch, sources, self.dim),
             trust=np.ones(whole),
             doubted=np.full(whole, FREE, np.int64),
             ruling=np.zeros(whole, np.int64),

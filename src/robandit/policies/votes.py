@@ -75,16 +75,19 @@ class Ballots(NamedTuple):
 class BallotBox:
     """The ballots of all groups (B, G). Those of groups that have not changed need not be computed again."""
 
-    def __init__(self, batch: int, places: int, dim: int, lam: float) -> None:
-        self._lam, whole = lam, (batch, places)
-        self._held = Ballots(np.zeros((*whole, dim, dim)), np.zeros((*whole, dim)), np.zeros(whole), np.zeros(whole))
+    def __init__(self, batch: int, dim: int, lam: float) -> None:
+        self._lam, none = lam, (batch, 0)
+        self._held = Ballots(np.zeros((*none, dim, dim)), np.zeros((*none, dim)), np.zeros(none), np.zeros(none))
 
     def of(self, trials: Index, precision: Floats, target: Floats, changed: Bools) -> Ballots:
         """The ballots (n, G) of these trials, with V (n, G, d, d) and b (n, G, d) of their first G groups.
 
         ``changed`` (B, G) says which groups are not as they were when this was last asked; it is reset.
         """
-        used = target.shape[1]
+        used, more = target.shape[1], changed.shape[1] - self._held.constant.shape[1]
+        if more > 0:
+            rest = (np.zeros((len(changed), more, *array.shape[2:])) for array in self._held)
+            self._held = Ballots(*(np.concatenate(both, axis=1) for both in zip(self._held, rest, strict=True)))
         row, place = np.nonzero(changed[trials, :used])
         if row.size:
             new = Ballots.of(precision[row, place][None], target[row, place][None], self._lam)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from robandit.policies import POLICIES
+from robandit.policies import POLICIES, Quorum
+from robandit.policies.parts import Growing
 from robandit.service.refused import Refused
 from robandit.wire.types import BanditSettings
 
@@ -15,6 +16,8 @@ MOST_NUMBERS = 8_000_000
 """Largest number of floats in the state of a bandit, which a snapshot has to hold."""
 MOST_VALUES = 25_000
 """Largest number of values in the records of a decision, of which each takes a microsecond at worst."""
+MOST_VOTE_NS = 50e6
+"""Largest cost of a vote of Quorum, which may come with any reward."""
 SLICE = 0.01
 """Seconds that rewards of one request, or windows of one bandit, are folded in for; then others have their turn."""
 
@@ -39,6 +42,9 @@ _COSTS = {
 }
 
 
+_VOTE = 0.5  # nanoseconds times d³ for each group of Quorum that changes between two votes
+
+
 def most_actions(policy: str, dim: int) -> int:
     """Number of actions that a decision of this policy may be between."""
     cost = _COSTS.get(policy, _LIGHT)
@@ -57,6 +63,19 @@ def check_creation(settings: BanditSettings) -> None:
         )
     if most_actions(policy, dim) < 2:
         raise Refused(422, f"{policy} takes too long with {dim} features: take fewer, or another policy")
+    if policy == "quorum":
+        _check_vote(dim, _told_apart(settings))
+
+
+def _check_vote(dim: int, sources: int) -> None:
+    """Refuse a quorum whose votes could take too long. Two groups of each source change in between."""
+    cost = _VOTE * 2 * (sources + 2) * dim**3
+    if cost > MOST_VOTE_NS:
+        raise Refused(
+            422,
+            f"quorum with {dim} features and {sources} sources may take {cost / 1e6:.0f} ms for a vote, and up to "
+            f"{MOST_VOTE_NS / 1e6:.0f} are allowed: take fewer features, a smaller max_sources, or another policy",
+        )
 
 
 def check_decision(settings: BanditSettings, count: int) -> None:
@@ -83,13 +102,22 @@ def check_records(count: int, columns: int) -> None:
 def _copies(settings: BanditSettings) -> int:
     """Number of d × d matrices in the state of a bandit."""
     needed = settings.corruption is not None
-    return _matrices(settings.policy, settings.horizon, settings.sources, needed)
+    return _matrices(settings.policy, settings.horizon, settings.sources, needed, _told_apart(settings))
+
+
+def _told_apart(settings: BanditSettings) -> int:
+    """Number of sources that a quorum tells apart."""
+    return int((settings.policy_settings or {}).get("max_sources", Quorum.max_sources))
 
 
 @cache
-def _matrices(policy: str, horizon: int, sources: int, corruption: bool) -> int:
+def _matrices(policy: str, horizon: int, sources: int, corruption: bool, told: int) -> int:
     dim = 16
     known = 1.0 if corruption else None
     settings = BanditSettings(dim=dim, policy=policy, horizon=horizon, sources=sources, corruption=known)
-    state = POLICIES[policy](**settings.for_policy(), seed=0).state()["arrays"]
+    own: dict[str, Any] = {"max_sources": told} if policy == "quorum" else {}
+    made = POLICIES[policy](**{**settings.for_policy(), **own}, seed=0)
+    if isinstance(made.stats, Growing):
+        made.stats.make_room(None)
+    state = made.state()["arrays"]
     return round(sum(array.size for array in state.values()) / dim**2 + 0.5)
