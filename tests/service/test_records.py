@@ -13,6 +13,7 @@ import pytest
 import table
 from served import check_fold, log_of, working
 
+from robandit import Quorum
 from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
@@ -122,6 +123,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dim": 2, "policy_settings": {"trials": 5}}, "trials is none of them"),
     ({"dim": 2, "policy": "sceptik"}, "did you mean 'sceptic'?"),
 ]
+
+
+def test_a_whole_number_of_json_is_one() -> None:
+    """A quorum's `max_sources` came as 8.0, which it refuses."""
+    text = b'{"dim": 2, "policy": "quorum", "policy_settings": {"max_sources": 8, "width": 2}}'
+    made = Learner(msgspec.json.decode(text, type=BanditSettings), 7).policy
+    assert isinstance(made, Quorum) and (made.max_sources, made.width) == (8, 2)
 
 
 @pytest.mark.parametrize(("given", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
