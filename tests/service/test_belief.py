@@ -31,11 +31,12 @@ def visits(number: int, sources: list[str], liar: str = "", settings: BanditSett
     for t in range(number):
         source = sources[t % len(sources)]
         features = rng.uniform(-0.5, 0.5, (5, 3))
-        offered = {"actions": list("abcde"), "features": features, "sigma": None, "source": source}
-        log.append(learner.decide(id=str(t), now=float(t), **offered))
-        rate = 0.5 + float(features[log[-1].index] @ [0.5, -0.5, 0.5])  # type: ignore[union-attr]
+        made = learner.decide(
+            id=str(t), now=float(t), actions=list("abcde"), features=features, sigma=None, source=source
+        )
+        rate = 0.5 + float(features[made.index] @ [0.5, -0.5, 0.5])
         rate = 1.0 - rate if source == liar and t >= TURNS else rate
-        log.append(Rewarded(id=str(t), at=float(t), reward=float(rng.random() < rate)))
+        log += [made, Rewarded(id=str(t), at=float(t), reward=float(rng.random() < rate))]
         for event in log[-2:]:
             learner.apply(event)
     return log
@@ -61,7 +62,7 @@ def test_a_doubted_source_is_named_first_with_when_and_how_far(log: list[Event])
     (standing,) = [one for one in learner.policy.standings() if one.source == "partner"]
     assert (found.doubted, found.more, found.learnt, len(others)) == (1, 0, 700, 3)
     assert (first.source, first.weight, first.since, first.rewards) == standing[:1] + standing[2:5]
-    assert first.since is not None and TURNS < first.since and first.weight < 0.5
+    assert first.since is not None and first.since > TURNS and first.weight < 0.5
     assert first.at == first.since - 1.0  # visit 0 gave reward 1
     assert all(one.since is None and one.at is None and one.weight > 0.9 for one in others)
     places = [learnt for learnt, _ in found.moments]
