@@ -6,12 +6,21 @@ python benchmarks/partner.py docs/figures/partner.png
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from robandit.experiments.fraud.turning import TRIALS, TURNS, Course, course, drawn
+from robandit import CWOFUL, OFUL, Greedy
+from robandit.experiments.fraud.turning import TRIALS, TURNS, VISITS, Course, course, drawn, played
+
+OTHERS = {
+    **{f"OFUL {scale:g}": partial(OFUL, radius_scale=scale) for scale in (0.03, 0.3, 1.0)},
+    "Greedy": Greedy,
+    "CW-OFUL 0.03": partial(CWOFUL, corruption=None, radius_scale=0.03, horizon=VISITS),
+}
+"""Policies that are not in the picture, lest the plain one be badly chosen."""
 
 
 def words(found: Course) -> str:
@@ -37,7 +46,10 @@ def main() -> None:
     options = parser.parse_args()
     with threadpool_limits(1):
         found = course(trials=options.trials)
-    print(words(found))
+        print(words(found), flush=True)
+        for label, make in OTHERS.items():
+            lost = played(make, found.rounds, options.trials)[0][-1]
+            print(f"{label:24}{lost.mean():5.0f} ± {lost.std(ddof=1) / len(lost) ** 0.5:.0f}", flush=True)
     drawn(found).savefig(options.picture, dpi=150)
 
 

@@ -52,13 +52,15 @@ class Course:
 def course(trials: int = TRIALS, visits: int = VISITS, seed: int = 19, points: int = 150) -> Course:
     """Play the shop with every entrant. All of them have the same products, visitors and luck."""
     at = np.unique(np.linspace(1, visits, points).astype(np.int64))
-    found = [_played(make, at, trials, seed, told=False) for make in ENTRANTS.values()]
-    told = _played(Quorum, at, trials, seed, told=True)
+    found = [played(make, at, trials, seed) for make in ENTRANTS.values()]
+    told = played(Quorum, at, trials, seed, told=True)
     labels = dict(zip(ENTRANTS, found, strict=True)) | {TOLD: told}
     return Course(at, {label: one[0] for label, one in labels.items()}, labels["Quorum"][1], told[2])
 
 
-def _played(make: Callable[..., Policy], at: Ints, trials: int, seed: int, told: bool) -> tuple[Floats, Floats, Floats]:
+def played(
+    make: Callable[..., Policy], at: Ints, trials: int, seed: int = 19, told: bool = False
+) -> tuple[Floats, Floats, Floats]:
     """The regret so far, (N, B), the weight of the partner, (N, B), and the regret of uniform play in all, (B,)."""
     shop, rows = PartnerShop(trials, int(at[-1]), seed), count_to(trials)
     policy = make(dim=_DIM, **Rewards.read("clicks").for_policy(), trials=trials, seed=seed)
