@@ -6,16 +6,17 @@ python benchmarks/partner.py docs/figures/partner.png
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from robandit import CWOFUL, OFUL, Greedy
+from robandit import CWOFUL, OFUL, Greedy, Policy
 from robandit.experiments.fraud.turning import TRIALS, TURNS, VISITS, Course, course, drawn, played
 
-OTHERS = {
+OTHERS: dict[str, Callable[..., Policy]] = {
     **{f"OFUL {scale:g}": partial(OFUL, radius_scale=scale) for scale in (0.03, 0.3, 1.0)},
     "Greedy": Greedy,
     "CW-OFUL 0.03": partial(CWOFUL, corruption=None, radius_scale=0.03, horizon=VISITS),
