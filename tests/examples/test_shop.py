@@ -1,8 +1,9 @@
-"""The worked example: a shop under click fraud."""
+"""The worked example: a shop whose partner turns."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,38 +22,33 @@ def shop() -> Any:
     spec = importlib.util.spec_from_file_location("shop", EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["shop"] = module  # where its dataclass looks
+    sys.modules["shop"] = module
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.mark.no_cover
-def test_what_is_served_is_what_the_policies_do_alone(
-    shop: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_tells_the_story(shop: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress, the bots, and the result over uniform play; the service has learnt every reward."""
     server = Server(tmp_path / "log.db")
     try:
-        check_served(shop, f"http://127.0.0.1:{server.port}", capsys)
+        url = f"http://127.0.0.1:{server.port}"
+        shop.main(["--visits", "400", "--seed", "3", "--url", url])
+        printed = capsys.readouterr().out
+        assert f"The dashboard is at {url}/" in printed
+        assert len(re.findall(r"^ +\d+ +\d+ +\d+   \w", printed, re.MULTILINE)) == 10
+        assert printed.count("the partner's bots arrive") == 1
+        uniform = shop.Shop(400, 3).uniform_regret()
+        assert f"Showing any product would lose {uniform:.0f}." in printed
+        for label in shop.BANDITS:
+            lost, share = re.findall(rf"^  {label} +(\d+), +(\d+) % of that", printed, re.MULTILINE)[0]
+            assert int(share) == pytest.approx(100 * int(lost) / uniform, abs=50 / uniform + 1)
+        with Client(url) as client:
+            assert [client.status(name).rewards for name in client.bandits()] == [400, 400]
+            (quorum,) = [one for name in client.bandits() if (one := client.status(name)).belief]
+            assert quorum.belief and {one.source for one in quorum.belief.sources} == set(shop.SOURCES)
     finally:
         server.kill()
-
-
-def check_served(shop: Any, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    shop.main(["--visits", "150", "--seed", "3", "--url", url])
-    printed = capsys.readouterr().out
-    assert "The dashboard is at" in printed and printed.count("The monitor of the") == 2
-    visits = shop.Shop(150, 3, bots=0.7, quiet=0.08)
-    for label, setting in shop.SHOWN.items():
-        runs = shop.alone([visits], setting, 3)
-        (line,) = [line.split() for line in printed.splitlines() if line.strip().startswith(f"{label}:")]
-        assert line[-4:] == [f"{number:.0f}" for number in (*runs.rates[0], *runs.regret[0])]
-    with Client(url) as client:
-        assert [client.status(name).rewards for name in client.bandits()] == [150, 150]
-
-
-def test_it_can_be_measured(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    shop.main(["--visits", "100", "--seeds", "2"])
-    assert len(capsys.readouterr().out.splitlines()) == 3 + len(shop.MEASURED)
 
 
 def test_it_has_a_service_of_its_own(shop: Any) -> None:
@@ -64,11 +60,12 @@ def test_it_has_a_service_of_its_own(shop: Any) -> None:
 
 
 def test_what_bots_do(shop: Any) -> None:
-    visits = shop.Shop(2000, 1, bots=0.7, quiet=0.1)
-    bots = np.flatnonzero(visits.bot)
-    assert set(visits.phase[bots]) == {1} and set(visits.source[bots]) == {"partner"} and 250 < len(bots) < 310
-    rival = visits.offers[..., 4] > 0
-    assert all(visits.click(t, k) == rival[t, k] for t in bots[:50] for k in range(8))
-    assert (
-        visits.means.min() >= 0.0 and visits.means.max() <= 1.0 and (visits.offers**2).sum(axis=-1).max() <= 1.0 + 1e-12
-    )
+    visits = shop.Shop(2000, 1)
+    bots = np.flatnonzero(visits.bots)
+    assert bots.min() >= visits.turns == 500 and {visits.sources[t] for t in bots} == {"partner"}
+    assert 280 < len(bots) < 400
+    for t in bots[:50]:
+        own = [thing["brand"] == "partner" for thing in visits.shelves[t]]
+        assert [visits.click(t, k) for k in range(len(own))] == own and visits.regret(t, 0) == 0.0
+    rates = [shop.rate(thing) for shelf in visits.shelves for thing in shelf]
+    assert min(rates) >= 0.0 and max(rates) <= 1.0

@@ -110,3 +110,9 @@ def test_labels_are_read_as_they_are() -> None:
         assert labels is not None and labels.tolist() == list(source)
     assert [type(label) for label in read_source(np.array(["a", "b"]), 2, single=False)] == [str, str]  # type: ignore[union-attr]
     assert read_logged_sources(None, (2, 3), single=False) == [None] * 3
+
+
+def test_a_label_is_kept_to_its_last_character() -> None:
+    """NumPy's text loses NULs at its end; two sources must not become one by that."""
+    read = read_source("mail\0", 2, single=True)
+    assert read is not None and read.tolist() == ["mail\0", "mail\0"]

@@ -241,9 +241,10 @@ class Quorum(Policy[QuorumStatistics]):
 
     def _standings(self, trial: int) -> list[SourceStanding]:
         stats, labels = self.stats, self.slots.labels[trial]
-        found = []
+        places, found = self.slots.most + 2, []
+        counts = np.bincount(stats.groups.slot[trial] + 1, stats.groups.counts[trial], places)[1:]  # after FREE
         for slot in range(self.slots.most + 1):
-            rewards = int(stats.groups.counts[trial, stats.groups.slot[trial] == slot].sum())
+            rewards = int(counts[slot])
             if slot >= len(labels) and not rewards:
                 continue
             pooled, since = slot == self.slots.most, int(stats.doubted[trial, slot])

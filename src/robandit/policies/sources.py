@@ -71,7 +71,9 @@ def _read_label(label: Any) -> Source:
 
 
 def _filled(batch: int, label: Source) -> Labels:
-    return np.full(batch, label, dtype=np.int64 if isinstance(label, int) else object)
+    found: Labels = np.empty(batch, dtype=np.int64 if isinstance(label, int) else object)
+    found.fill(label)  # np.full would make text an array first, which loses NULs at its end
+    return found
 
 
 class SourceSlots:

@@ -15,6 +15,7 @@ from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES, Decision, Policy
 from robandit.service.history import History
+from robandit.service.trust import TrustHistory
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
@@ -79,6 +80,7 @@ class Learner:
         """Number of decisions that each level has made."""
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
+        self.trust = TrustHistory.of(self.policy)
         self.alarm: Proved | None = None
         """The first proof of corruption."""
         self.proof: Proved | None = None
@@ -176,6 +178,8 @@ class Learner:
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
             self.policy.update(waiting.decision(self._width), share)
+            if self.trust is not None:
+                self.trust.note(self.policy, event.at)
             self.recent.append((waiting.round, event.reward))
             self.history.rewarded(event.at, event.reward)
         self._settled[waiting.round] = waiting, event.reward
@@ -199,7 +203,7 @@ class Learner:
 
     def snapshot(self) -> bytes:
         """The whole state as bytes. The same state gives the same bytes."""
-        plain = {
+        plain: dict[str, Any] = {
             "policy": _flat(self.policy.state()),
             "monitor": _flat(self.monitor.state()),
             "place": self.place,
@@ -215,6 +219,8 @@ class Learner:
             "proof": self.proof,
             "unusual": {column: dict(sorted(counts.items())) for column, counts in sorted(self.unusual.items())},
         }
+        if self.trust is not None:
+            plain["trust"] = self.trust.plain()
         return msgspec.msgpack.encode(plain)
 
     def digest(self) -> str:
@@ -238,6 +244,8 @@ class Learner:
         learner.history = History(msgspec.convert(plain["curves"], dict[str, list[Bucket]]))
         learner.alarm, learner.proof = (msgspec.convert(plain[name], Proved | None) for name in ("alarm", "proof"))
         learner.unusual = plain.get("unusual", {})  # older snapshots have none
+        if learner.trust is not None:
+            learner.trust.restore(plain["trust"])  # without it, the whole log is folded
         return learner
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from robandit.service.belief import belief, doubted
 from robandit.service.live import LiveBandit
 from robandit.service.worth import worth
 from robandit.wire.events import Proved
@@ -34,6 +35,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         recent=list(learner.recent),
         curves=learner.history.curves,
         certificate=_alarm(learner.alarm, learner.proof),
+        belief=belief(learner),
     )
 
 
@@ -48,6 +50,7 @@ def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
         ("clipped_total", "counter", lambda learner: learner.policy.clipped),
         ("pending", "gauge", lambda learner: len(learner.pending)),
         ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
+        ("doubted_sources", "gauge", doubted),  # without their labels, which outsiders choose
     ):
         yield f"# TYPE robandit_{metric} {kind}"
         for name, learner in known:

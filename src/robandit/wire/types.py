@@ -246,6 +246,39 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     standard_error: float
 
 
+class SourceBelief(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a quorum believes a source. That is a vote, and no proof."""
+
+    source: Annotated[
+        str | None,
+        _about("Its label, cut to 64 characters, with � for what can't be shown; null for visitors without a source."),
+    ]
+    pooled: Annotated[
+        bool, _about("Whether it stands for all sources that came after `max_sources` others; its label is null.")
+    ]
+    weight: Annotated[Share, _about("How far its rewards are believed, newer ones counting more.")]
+    since: Annotated[int | None, _about("Number of rewards that had been learnt when it came to be doubted, if it is.")]
+    at: Annotated[float | None, _about("Time at which it came to be doubted, in seconds since 1970, if it is.")]
+    rewards: Annotated[int, _about("Number of rewards that came from it.")]
+    ruling: Annotated[str, Meta(extra_json_schema={"enum": ["", "trusted", "quarantined"]})]
+    curve: Annotated[list[Share], _about("Its least weight from each of the `moments` to the next.")]
+
+
+class Belief(msgspec.Struct, frozen=True, kw_only=True):
+    """What a quorum believes of its sources."""
+
+    doubted: Annotated[int, _about("Number of sources that are believed less than half.")]
+    sources: Annotated[
+        list[SourceBelief], _about("Up to 40 sources: the doubted first, then those with the most rewards.")
+    ]
+    more: Annotated[int, _about("Number of sources that are left out.")]
+    learnt: Annotated[int, _about("Number of rewards learnt.")]
+    moments: Annotated[
+        list[tuple[int, float]],
+        _about("The points of the curves: rewards learnt, and the time of the last of them in seconds since 1970."),
+    ]
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """How a bandit is doing."""
 
@@ -292,6 +325,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     certificate: Alarm
+    belief: Annotated[Belief | None, _about("How far a quorum believes each source; null for other policies.")] = None
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
