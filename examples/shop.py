@@ -61,7 +61,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "OFUL, scale 0.25 (plain)": SHOWN["plain"],
     "OFUL, scale 0.1": {"policy": "oful", "radius_scale": 0.1},
     "Greedy": {"policy": "greedy"},
-    "Sceptic": {"policy": "sceptic"},
+    "Quorum": {"policy": "quorum"},
     "CW-OFUL, scale 0.03 (robust)": SHOWN["robust"],
 }
 

@@ -253,7 +253,7 @@ def test_a_policy_of_one_s_own() -> None:
     features = schema()
     made = OFUL(dim=features.dim, noise_range=1.0, radius_scale=0.2, seed=9)
     assert Bandit(features=features, policy=made).policy is made
-    choice = robandit.recommend(dim=features.dim, horizon=50, rewards="clicks")
+    choice = robandit.recommend(dim=features.dim, rewards="clicks")
     bandit = Bandit(features=features, policy=choice, seed=4, exploration=0.1)
     assert bandit.policy.exploration == 0.1 and bandit.policy.seed == 4 and bandit.reason == choice.reason
     with pytest.raises(
@@ -263,7 +263,7 @@ def test_a_policy_of_one_s_own() -> None:
     with pytest.raises(ValueError, match="policy has action_bound=0.5, and vectors are up to 1 long"):
         Bandit(features=features, policy=OFUL(dim=features.dim, noise_range=1.0, action_bound=0.5))
     with pytest.raises(ValueError, match="policy is for 3 features, and these are 6"):
-        Bandit(features=features, policy=robandit.recommend(dim=3, horizon=50, rewards="clicks"))
+        Bandit(features=features, policy=robandit.recommend(dim=3, rewards="clicks"))
     with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
         Bandit(features=features, policy=7)
 

@@ -19,7 +19,7 @@ DELTA = 0.05
 """The δ of the monitor, its default."""
 LOOKS = 24
 """The checkpoints of a run. The monitor looks at those that are at least a quarter later than its last look."""
-POLICIES: Sequence[Mapping[str, Any]] = ({"name": "oful", "radius_scale": 0.25}, {"name": "sceptic"})
+POLICIES: Sequence[Mapping[str, Any]] = ({"name": "oful", "radius_scale": 0.25}, {"name": "quorum"})
 """The policies. Both learn from corrupted rewards, so an attack also changes what is played next."""
 
 # Level: every environment with linear rewards. μ* is random, so every trial has another one.
