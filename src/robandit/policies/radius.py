@@ -170,24 +170,24 @@ def gadaoful(setting: Setting, horizon: int, corruption: ArrayLike) -> tuple[flo
 
 
 class Table:
-    """A radius as a function of t ≥ 1, looked up in a chunk of 4096 values that is kept.
+    """A radius as a function of t ≥ 1, times a scale, looked up in a chunk of 4096 values that is kept.
 
     Where masks have driven trials into different chunks, it is computed directly.
     """
 
-    def __init__(self, radius: Callable[[Floats], Floats]) -> None:
-        self._radius = radius
+    def __init__(self, radius: Callable[[Floats], Floats], scale: float = 1.0) -> None:
+        self._radius, self._scale = radius, scale
         self._number, self._chunk = -1, np.empty(0)
 
     def __call__(self, t: Ints) -> Floats:
         first, last = t.item(t.argmin()), t.item(t.argmax())  # found faster than extremes
         number = first // _CHUNK
         if last // _CHUNK != number:
-            return self._radius(t.astype(float))
+            return self._scale * self._radius(t.astype(float))
         if number != self._number:
             self._number = int(number)
             chunk = np.arange(number * _CHUNK, (number + 1) * _CHUNK, dtype=float)
-            self._chunk = self._radius(np.maximum(chunk, 1.0))
+            self._chunk = self._scale * self._radius(np.maximum(chunk, 1.0))
         return self._chunk[t % _CHUNK]
 
 
