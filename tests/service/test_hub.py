@@ -252,8 +252,8 @@ def test_a_bandit_whose_policy_is_gone_keeps_no_other_from_being_served(
     assert [(one.status, sentence in str(one)) for one in refused] == [(409, True)] * 3
     with pytest.raises(Refused, match="create a bandit of another name"):
         hub.status("old")
-    calls = [lambda: hub.create("new", settings, 7), lambda: hub.reward("shop", reward)]
-    working(hub, *calls, *(partial(hub.decide, name, offer("two")) for name in ("new", "shop")))
+    working(hub, lambda: hub.create("new", settings, 7), lambda: hub.reward("shop", reward))
+    working(hub, *(partial(hub.decide, name, offer("two")) for name in ("new", "shop")))
     hub.stop()
     found = list(check_bandits(SQLiteStore(path)))
     assert [(one.name, one.events, one.faults) for one in found] == [("shop", 3, []), ("old", 1, []), ("new", 1, [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.policies.recommend import recommend
+from robandit.service.check import check_bandits
+from robandit.service.cost import check_creation
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
@@ -314,12 +317,19 @@ def test_the_standard_errors_of_oful_are_the_textbook_s() -> None:
 
 
 def test_a_store_of_before_opens_and_folds_the_same(tmp_path: Path) -> None:
-    """Written at commit 95351fc, with snapshots; the JSON beside it is what that code said."""
+    """Written at commit 95351fc, with snapshots; the JSON beside it is what that code said.
+
+    Two of its bandits have a policy that is gone: they are kept, and not served.
+    """
     path, told = tmp_path / "log.db", json.loads((OLD / "state.json").read_text(encoding="utf-8"))
     path.write_bytes(gzip.decompress((OLD / "log.db.gz").read_bytes()))
     check_fold(SQLiteStore(path))
     hub = Hub(SQLiteStore(path))
-    for name, said in told.items():
+    assert list(hub.bandits) == ["robust"] and {one.name for one in check_bandits(SQLiteStore(path))} == set(told)
+    for gone in ("plain", "open"):
+        with pytest.raises(Refused, match=f"bandit '{gone}' is not served: this version of robandit has no policy"):
+            hub.status(gone)
+    for name, said in ((name, told[name]) for name in hub.bandits):
         learner = hub.bandits[name].learner
         policy: Any = learner.policy
         counts = (learner.place, policy.rounds, learner.rewards, learner.defaults, learner.monitor.rounds)
@@ -332,7 +342,18 @@ def test_a_store_of_before_opens_and_folds_the_same(tmp_path: Path) -> None:
         assert fresh.digest() == learner.digest()
         status = hub.status(name)
         assert (status.named, status.unusual, status.settings.intercept) == (None, {}, False)
-    given = {"dim": 2}  # what made it makes sure that it is there, though new bandits get other defaults
-    again = working(hub, lambda: hub.create("plain", make(**given), None, list(given)))
+    given = {"dim": 2, "policy": "cw-oful", "noise_range": 0.5, "sources": 2, "reward_window": 40.0}
+    given["default_reward"] = 0.0  # what made it makes sure that it is there, though new bandits get other defaults
+    again = working(hub, lambda: hub.create("robust", make(**given), None, list(given)))
     assert again == [False]
     hub.stop()
+
+
+@pytest.mark.parametrize(
+    ("dim", "sources", "fits"), [(214, 32, True), (215, 32, False), (20, 4000, True), (50, 4000, False)]
+)
+def test_a_quorum_of_many_features_or_sources_is_refused(dim: int, sources: int, fits: bool) -> None:
+    settings = make(dim=dim, policy_settings={"max_sources": sources})
+    sentence = f"quorum with {dim} features keeps .* take fewer features, or another policy"
+    with nullcontext() if fits else pytest.raises(Refused, match=sentence):
+        check_creation(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from robandit.policies import POLICIES
+from robandit.policies import POLICIES, Quorum
 from robandit.service.refused import Refused
 from robandit.wire.types import BanditSettings
 
@@ -83,7 +83,10 @@ def check_records(count: int, columns: int) -> None:
 def _copies(settings: BanditSettings) -> int:
     """Number of d × d matrices in the state of a bandit."""
     needed = settings.corruption is not None
-    return _matrices(settings.policy, settings.horizon, settings.sources, needed)
+    further = int((settings.policy_settings or {}).get("max_sources", Quorum.max_sources)) - Quorum.max_sources
+    return _matrices(settings.policy, settings.horizon, settings.sources, needed) + 4 * max(
+        0, further
+    )  # two groups for each side
 
 
 @cache
