@@ -39,7 +39,7 @@ Corruption = Annotated[
 Share = Annotated[float, Meta(ge=0, le=1)]
 ErrorRate = Annotated[float, Meta(ge=1e-9, lt=1)]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
-Numbers = Annotated[dict[Label, float | bool], Meta(max_length=20)]
+Numbers = Annotated[dict[Label, int | float | bool], Meta(max_length=20)]
 
 _FEATURES = (
     "Features by name: the JSON that `Features.save` writes, or a schema such as "
