@@ -279,12 +279,9 @@ def test_a_policy_that_has_played_needs_features_whose_scales_are_known() -> Non
     assert Bandit(features=features, policy=policy).choose(products(np.random.default_rng(1), 5)).index >= 0
 
 
-def test_the_recommendation_is_told_how_long_vectors_are() -> None:
-    features, rng = schema(), np.random.default_rng(0)
-    told = Bandit(features=features, seed=1).policy.lam
-    slow = np.mean([np.sum(features.encode(products(rng, 5)) ** 2) / 5 for _ in range(400)])
-    assert told == pytest.approx(2.0 * slow, rel=0.05)
-    assert Bandit(features=schema(action_bound=3.0), seed=1).policy.lam == pytest.approx(9.0 * told)
+def test_the_recommendation_is_told_how_many_sources_there_are() -> None:
+    assert Bandit(seed=1, sources=50).policy.max_sources == 50
+    assert Bandit(seed=1).policy.max_sources == 32 and "source=" in Bandit(seed=1).reason
 
 
 def test_ids_that_make_no_sense() -> None:
