@@ -1,6 +1,6 @@
 """Attacks that know the code: the regret of policies under them, over that of the same policy told who lies.
 
-    python benchmarks/adaptive.py                        OFUL and the sceptic
+    python benchmarks/adaptive.py                        OFUL and Quorum
     python benchmarks/adaptive.py --policy mine.py:Mine  also a policy of your own, which is told the sources
 
 Each attack has about 30 % of the traffic. The worlds are clicks and continuous rewards, fresh sets and one that stays.
@@ -50,7 +50,7 @@ ATTACKS: dict[str, Case] = {
     "frames an honest source": Case(Framing(liars=3), TEN),
     "suppresses the best": Case(SourceSuppress(liars=3), TEN),
 }
-POLICIES: dict[str, Any] = {"OFUL 0.1": partial(robandit.OFUL, radius_scale=0.1), "Sceptic": robandit.Sceptic}
+POLICIES: dict[str, Any] = {"OFUL 0.1": partial(robandit.OFUL, radius_scale=0.1), "Quorum": robandit.Quorum}
 
 
 def told(make: Any) -> Any:

@@ -1,11 +1,11 @@
-"""The regret of `recommend`'s answer on clicks that nobody tampers with, beside OFUL, CW-OFUL and Greedy.
+"""The regret of Quorum, which `recommend` answers, on clicks: beside OFUL, CW-OFUL and Greedy, without its sources.
 
-The rivals' scales and the worlds were fixed and committed before any constant of the recommendation was chosen.
-Constants are chosen on `DEVELOPED` and judged on `JUDGED`, whose sizes, length and seed differ:
+The rivals' scales and the worlds were fixed and committed before any policy was judged here. Quorum's constants were
+not chosen on them: those of the default before it were, on `DEVELOPED`, and it was judged on `JUDGED`, twice.
 
-    python benchmarks/clicks.py             the table of docs/policies.md: what is judged
-    python benchmarks/clicks.py --develop   the same for the worlds on which constants are chosen
-    python benchmarks/clicks.py --ablate    there, what becomes of other constants
+    python benchmarks/clicks.py              the table of docs/policies.md: what is judged
+    python benchmarks/clicks.py --develop    the same for the worlds on which constants may be chosen
+    python benchmarks/clicks.py --lies 100   the same where the first 100 clicks are inverted
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -22,7 +22,6 @@ from threadpoolctl import threadpool_limits
 import robandit
 from robandit.arrays import Floats, Index
 from robandit.experiments.intervals import geometric_ratio, ratio_words
-from robandit.policies.recommend import RADIUS, THRESHOLD
 
 TRIALS = 100
 SETS = ("fresh", "alternating", "fixed")
@@ -30,8 +29,6 @@ CATALOGUE = 500
 """The number of products from which fresh sets are drawn. Alternating sets are two by turns, and a fixed set is one."""
 RATES, APART = (0.02, 0.40), 0.10
 """Where the lowest and the highest rate of a trial's products are drawn from, and how far apart they are at least."""
-LIES = 100
-"""With how many lies the constants are tried as well."""
 NOISE = 0.5
 """The R that the rivals are told: clicks are ½-sub-Gaussian."""
 
@@ -103,77 +100,44 @@ def regret(cell: Cell, policy: robandit.Policy, trials: int = TRIALS, lies: int 
     return lost
 
 
-def rivals(cell: Cell, trials: int = TRIALS) -> dict[str, Floats]:
+def rivals(cell: Cell, trials: int = TRIALS, lies: int = 0) -> dict[str, Floats]:
     """The regret of every rival in every trial."""
     given = {"dim": cell.dim, "noise_range": NOISE, "trials": trials, "seed": cell.seed}
     found = {}
     for name, make in RIVALS.items():
         more = {"horizon": cell.horizon} if name.startswith("CW") else {}
-        found[name] = regret(cell, make(**given, **more), trials)
+        found[name] = regret(cell, make(**given, **more), trials, lies)
     return found
 
 
-def recommended(cell: Cell, trials: int = TRIALS, **others: Any) -> robandit.Policy:
-    """The policy that is recommended for clicks in a world; ``others`` are constants in place of its own."""
-    known: dict[str, Any] = {"dim": cell.dim, "horizon": cell.horizon, "fixed_sets": cell.sets == "fixed"}
-    return robandit.recommend(rewards="clicks", **known).make(trials=trials, seed=cell.seed, **others)
+def recommended(cell: Cell, trials: int = TRIALS) -> robandit.Policy:
+    """The policy that is recommended for clicks in a world."""
+    choice = robandit.recommend(rewards="clicks", dim=cell.dim, fixed_sets=cell.sets == "fixed")
+    return choice.make(trials=trials, seed=cell.seed)
 
 
-def judge(cells: list[Cell], trials: int = TRIALS) -> None:
+def judge(cells: list[Cell], trials: int = TRIALS, lies: int = 0) -> None:
     """Print the regret of the recommendation and of the best rival of every cell."""
-    print("| d | K | sets | best rival | its regret | ours | ratio |\n|---|---|---|---|---|---|---|")
+    print("| d | K | sets | best rival | its regret | Quorum | ratio |\n|---|---|---|---|---|---|---|")
     pairs = []
     for cell in cells:
-        best, theirs = min(rivals(cell, trials).items(), key=lambda item: item[1].mean())
-        ours = regret(cell, recommended(cell, trials), trials)
+        best, theirs = min(rivals(cell, trials, lies).items(), key=lambda item: item[1].mean())
+        ours = regret(cell, recommended(cell, trials), trials, lies)
         pairs.append((ours, theirs))
         told = f"{best} | {theirs.mean():.1f} | {ours.mean():.1f} | {ratio_words(geometric_ratio(pairs[-1:]))}"
         print(f"| {cell.dim} | {cell.actions} | {cell.sets} | {told} |", flush=True)
     print(f"\nGeometric mean of the ratios: {ratio_words(geometric_ratio(pairs))}")
 
 
-ABLATIONS: dict[str, dict[str, float]] = {
-    "as recommended": {},
-    "α halved": {"threshold": THRESHOLD / 2},
-    "α doubled": {"threshold": 2 * THRESHOLD},
-    "no α: all weights 1": {"threshold": 1e9},
-    "radius halved": {"radius": RADIUS / 2},
-    "radius doubled": {"radius": 2 * RADIUS},
-    "λ a quarter": {"regularization": 0.25},
-    "λ four times": {"regularization": 4.0},
-}
-
-
-def ablate(cells: list[Cell], trials: int = TRIALS) -> None:
-    """Print what other constants lose: beside the best rival of every cell and, with lies, beside our own."""
-    best = [min(rivals(cell, trials).values(), key=np.mean) for cell in cells]
-    fooled: list[Floats] = []
-    print("| | fresh | alternating | fixed | all | worst world | with lies |\n|---|---|---|---|---|---|---|")
-    for name, others in ABLATIONS.items():
-        ours = [regret(cell, recommended(cell, trials, **others), trials) for cell in cells]
-        lied = [regret(cell, recommended(cell, trials, **others), trials, lies=LIES) for cell in cells]
-        fooled = fooled or lied
-        pairs = list(zip(ours, best, strict=True))
-        kinds = [[pair for pair, cell in zip(pairs, cells, strict=True) if cell.sets == kind] for kind in SETS]
-        worst = max(geometric_ratio([pair]).value for pair in pairs)
-        found = [geometric_ratio(kind).value for kind in (*kinds, pairs)]
-        found += [worst, geometric_ratio(list(zip(lied, fooled, strict=True))).value]
-        print(f"| {name} | {' | '.join(f'{number:.2f}' for number in found)} |", flush=True)
-
-
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--develop", action="store_true", help="the worlds on which constants are chosen")
-    which.add_argument("--ablate", action="store_true", help="other constants, in the same worlds")
+    parser.add_argument("--develop", action="store_true", help="the worlds on which constants may be chosen")
+    parser.add_argument("--lies", type=int, default=0, help="how many clicks are inverted at first (default: none)")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each world (default: %(default)s)")
     options = parser.parse_args()
     with threadpool_limits(1):
-        if options.ablate:
-            ablate(DEVELOPED, options.trials)
-        else:
-            judge(DEVELOPED if options.develop else JUDGED, options.trials)
+        judge(DEVELOPED if options.develop else JUDGED, options.trials, options.lies)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,6 @@ RIVALS: dict[str, Any] = {
     **{f"CW-OFUL {s:g}": partial(robandit.CWOFUL, corruption=None, radius_scale=s) for s in SCALES},
     **{f"Discounted {g:g}": partial(robandit.DiscountedLinUCB, discount=g, radius_scale=0.1) for g in (0.99, 0.995)},
     "Greedy": robandit.Greedy,
-    "Sceptic": robandit.Sceptic,
 }
 """The rivals, which are blind to sources."""
 Means = Mapping[str, Floats]

@@ -39,9 +39,9 @@ def dear() -> Iterator[tuple[str, list[bytes], Callable[[int], bytes]]]:
     batch = request("/v1/bandits/small/rewards", json.dumps(unknown, separators=(",", ":")).encode())
     yield "10 000 unknown rewards", [], lambda n: batch
     for policy, dim in (
-        ("sceptic", 20),
-        ("sceptic", 100),
-        ("sceptic", 1000),
+        ("quorum", 20),
+        ("quorum", 100),
+        ("oful", 1000),
         ("multi-level-weighted-oful", 18),
         ("multi-level-weighted-oful", 130),
         ("lin-ts", 2),
@@ -53,8 +53,8 @@ def dear() -> Iterator[tuple[str, list[bytes], Callable[[int], bytes]]]:
         count = whole.count(b'"id"')
         made = request(f"/v1/bandits/{name}", body, "PUT")
         yield f"{policy}, {count} x {dim}", [made], lambda n, whole=whole: whole  # type: ignore[misc]
-    wide = json.dumps({"dim": 1000}).encode()
-    yield "status, 1000 features", [], lambda n: request("/v1/bandits/sceptic-1000", b"", "GET")
+    wide = json.dumps({"dim": 1000, "policy": "oful"}).encode()
+    yield "status, 1000 features", [], lambda n: request("/v1/bandits/oful-1000", b"", "GET")
     yield "new bandit, 1000 features", [], lambda n: request(f"/v1/bandits/wide-{n}", wide, "PUT")
 
 

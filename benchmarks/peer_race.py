@@ -57,8 +57,8 @@ class Own:
 
     @property
     def grid(self) -> Sequence[Knobs]:
-        if self.name == "Sceptic" or "radius_scale" not in self._wanted:
-            return [{}]  # the sceptic plays with its defaults
+        if "radius_scale" not in self._wanted:
+            return [{}]  # Quorum plays with its defaults
         return [{"radius_scale": scale} for scale in GRID[::2]]
 
     @property

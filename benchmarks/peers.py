@@ -34,7 +34,7 @@ from robandit.figures.numbers import mean_half
 SEED = 1
 FLIPS = (0, 25, 100)
 SIZES = tuple((dim, count) for dim in (5, 20, 100) for count in (20, 1000))
-OURS = ("OFUL", "MultiLevelWeightedOFUL", "CWOFUL", "VarianceAwareCWOFUL", "Sceptic")
+OURS = ("OFUL", "MultiLevelWeightedOFUL", "CWOFUL", "VarianceAwareCWOFUL", "Quorum")
 LIKE = "OFUL, one trial"
 """The learner to whose time all times are compared. Every library's LinUCB is the same algorithm."""
 

@@ -194,7 +194,6 @@ def seen() -> None:
     """Print the seen cases."""
     entrants = {
         "plain ridge": (PlainRidge, BLIND),
-        "Sceptic": (robandit.Sceptic, BLIND),
         "CW-OFUL 0.03": (partial(robandit.CWOFUL, horizon=3000, radius_scale=0.03), BLIND),
         "Quorum": (robandit.Quorum, SOURCES),
         "Quorum told who lies": (robandit.Quorum, TOLD),

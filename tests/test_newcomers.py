@@ -112,9 +112,9 @@ AT_FIRST: dict[str, tuple[Callable[[], object], str]] = {
     "a column that is not there": (lambda: Features.fit([SHIRT], action=["prise"]), "'prise'; did you mean 'price'?"),
     "a name for a list": (lambda: Features.fit([SHIRT], action="price"), "got the text 'price': write ['price']"),
     "a range of a column upside down": (lambda: Features(action={"price": (50, 0)}), "low must be below high, got 50"),
-    "nothing on rewards": (lambda: recommend(dim=3, horizon=9), "say what rewards can be: rewards='clicks'"),
+    "nothing on rewards": (lambda: recommend(dim=3), "say what rewards can be: rewards='clicks'"),
     "noise and rewards": (
-        lambda: recommend(dim=3, horizon=9, rewards="clicks", noise_range=1),
+        lambda: recommend(dim=3, rewards="clicks", noise_range=1),
         "noise_range follows from rewards: leave out noise_range=1",
     ),
 }

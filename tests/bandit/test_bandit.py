@@ -253,7 +253,7 @@ def test_a_policy_of_one_s_own() -> None:
     features = schema()
     made = OFUL(dim=features.dim, noise_range=1.0, radius_scale=0.2, seed=9)
     assert Bandit(features=features, policy=made).policy is made
-    choice = robandit.recommend(dim=features.dim, horizon=50, rewards="clicks")
+    choice = robandit.recommend(dim=features.dim, rewards="clicks")
     bandit = Bandit(features=features, policy=choice, seed=4, exploration=0.1)
     assert bandit.policy.exploration == 0.1 and bandit.policy.seed == 4 and bandit.reason == choice.reason
     with pytest.raises(
@@ -263,7 +263,7 @@ def test_a_policy_of_one_s_own() -> None:
     with pytest.raises(ValueError, match="policy has action_bound=0.5, and vectors are up to 1 long"):
         Bandit(features=features, policy=OFUL(dim=features.dim, noise_range=1.0, action_bound=0.5))
     with pytest.raises(ValueError, match="policy is for 3 features, and these are 6"):
-        Bandit(features=features, policy=robandit.recommend(dim=3, horizon=50, rewards="clicks"))
+        Bandit(features=features, policy=robandit.recommend(dim=3, rewards="clicks"))
     with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
         Bandit(features=features, policy=7)
 
@@ -279,12 +279,9 @@ def test_a_policy_that_has_played_needs_features_whose_scales_are_known() -> Non
     assert Bandit(features=features, policy=policy).choose(products(np.random.default_rng(1), 5)).index >= 0
 
 
-def test_the_recommendation_is_told_how_long_vectors_are() -> None:
-    features, rng = schema(), np.random.default_rng(0)
-    told = Bandit(features=features, seed=1).policy.lam
-    slow = np.mean([np.sum(features.encode(products(rng, 5)) ** 2) / 5 for _ in range(400)])
-    assert told == pytest.approx(2.0 * slow, rel=0.05)
-    assert Bandit(features=schema(action_bound=3.0), seed=1).policy.lam == pytest.approx(9.0 * told)
+def test_the_recommendation_is_told_how_many_sources_there_are() -> None:
+    assert Bandit(seed=1, sources=50).policy.max_sources == 50
+    assert Bandit(seed=1).policy.max_sources == 32 and "source=" in Bandit(seed=1).reason
 
 
 def test_ids_that_make_no_sense() -> None:

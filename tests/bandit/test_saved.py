@@ -21,7 +21,7 @@ MAKERS: dict[str, Callable[[], Bandit]] = {
     "schema": lambda: Bandit(features=schema(), seed=1, exploration=0.2),
     "online": lambda: Bandit(features=open_schema(centre="set"), rewards=(0, 5), seed=2),
     "levels": lambda: Bandit(features=schema(), policy=robandit.MultiLevelWeightedOFUL, seed=3),
-    "sceptic": lambda: Bandit(features=schema(), policy="sceptic", seed=4),
+    "oful": lambda: Bandit(features=schema(), policy="oful", seed=4),
 }
 
 

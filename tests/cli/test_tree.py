@@ -21,7 +21,7 @@ TREE: dict[str, dict[str, list[str]]] = {
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": []},
     "The experiments": {
         "paper": ["tune", "figure1", "variance", "verify", "report"],
-        "arena": ["race", "sweep", "insurance", "alarm", "real"],
+        "arena": ["race", "alarm", "real"],
     },
 }
 
@@ -112,7 +112,7 @@ def test_the_help_of_a_command(
         ("paper race", "there is no command 'paper race'; did you mean 'robandit arena race'?"),
         ("paper simulate", "there is no command 'paper simulate'; did you mean 'simulate'?"),
         ("paper zzzz", "there is no command 'paper zzzz'; there are figure1, report, tune, variance, verify"),
-        ("arena --rounds 5", "`robandit arena` needs a command before --rounds; there are race, sweep"),
+        ("arena --rounds 5", "`robandit arena` needs a command before --rounds; there are race, alarm"),
         ("--verson", "`robandit` needs a command before --verson; there are audit"),
         ("simulate --polcy oful", "unrecognized arguments: --polcy; did you mean '--policy'?"),
         ("simulate --polcy=oful", "unrecognized arguments: --polcy; did you mean '--policy'?"),

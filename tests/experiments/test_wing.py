@@ -58,7 +58,7 @@ def test_only_policies_that_hear_sources_play_with_them(folder: Path) -> None:
     assert wing.sources_config(one, found, 2, 1) is None
     config = wing.sources_config(one, found | wing.contenders(one, ["quorum"]), 2, 1)
     assert config is not None
-    assert [policy["label"] for policy in config["policies"]] == ["Quorum", "Quorum, told who lies"]
+    assert [policy["label"] for policy in config["policies"]] == ["default", "Quorum", "Quorum, told who lies"]
     assert config["environments"][0]["sources"] == 10
     assert all(attack.get("source") == race.LIAR for attack in config["attacks"] if attack["name"] == "bots")
 

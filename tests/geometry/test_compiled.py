@@ -30,7 +30,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "Greedy": {},
     "CWOFUL": {"horizon": 400, "corruption": 5.0, "radius_scale": 0.1},
     "MultiLevelWeightedOFUL": {"horizon": 400, "radius_scale": 0.002},
-    "Sceptic": {},
+    "Quorum": {},
     "LinTS": {"radius_scale": 0.1},
     "StochasticCorral": {"horizon": 400},
 }
@@ -170,7 +170,7 @@ def test_policies_play_as_with_numpy(name: str) -> None:
         np.testing.assert_allclose(one[2], other[2], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["OFUL", "MultiLevelWeightedOFUL", "Sceptic"])
+@pytest.mark.parametrize("name", ["OFUL", "MultiLevelWeightedOFUL", "Quorum"])
 @pytest.mark.parametrize(
     "check",
     [

@@ -131,12 +131,14 @@ def test_a_reset_forgets_the_bounds() -> None:
     assert (after[0] == fresh[0]).all() and after[1].tobytes() == fresh[1].tobytes()
 
 
-@pytest.mark.parametrize("name", ["OFUL", "CWOFUL", "Sceptic", "MultiLevelWeightedOFUL"])
+@pytest.mark.parametrize("name", ["OFUL", "CWOFUL", "Quorum", "MultiLevelWeightedOFUL"])
 def test_a_policy_on_a_set_that_stays_is_one_that_knows_nothing_of_it(name: str) -> None:
     """Whether the set is recognised, or changed in between; the other policy is made anew in every round."""
     rng = np.random.default_rng(8)
     first = rng.uniform(-1, 1, (450, 10)) / 10**0.5
-    more: dict[str, Any] = {"radius_scale": 0.05} | ({} if name in ("OFUL", "Sceptic") else {"horizon": 200})
+    more: dict[str, Any] = (
+        {} if name == "Quorum" else {"radius_scale": 0.05} | ({} if name == "OFUL" else {"horizon": 200})
+    )
     more |= {"corruption": None} if name == "CWOFUL" else {}
     kind = getattr(robandit, name)
     stays, other = (kind(dim=10, noise_range=0.5, seed=3, **more) for _ in range(2))

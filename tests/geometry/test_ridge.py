@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observed import note
-from robandit.geometry.kernel import KERNELS
 from robandit.geometry.ridge import Ridge
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracle needs an 80-bit long double")
@@ -427,24 +426,3 @@ def test_a_refit_is_the_regression_of_all_observations_at_once() -> None:
         np.testing.assert_allclose(fast.root[row] @ fast.root[row].T, slow.root[row] @ slow.root[row].T, rtol=1e-9)
         assert np.array_equal(fast.precision[row], precision[row])  # type: ignore[index]
     assert np.array_equal(fast.mean[1], np.zeros(4))
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_halves_are_regressions_of_their_own(kernel: str) -> None:
-    rng, trials, dim = np.random.default_rng(0), 3, 4
-    both = Ridge(rows=2 * trials, dim=dim, regularization=np.repeat((1.0, 0.25), trials), kernel=kernel)
-    halves = both.halves()
-    alone = [Ridge(rows=trials, dim=dim, regularization=lam, kernel=kernel) for lam in (1.0, 0.25)]
-    for t in range(30):
-        actions, rewards, weights = rng.normal(size=(2 * trials, dim)), rng.normal(size=6), rng.random(6)
-        both.update(actions, rewards, weights)
-        for i, each in enumerate(alone):
-            part = slice(i * trials, (i + 1) * trials)
-            each.update(actions[part], rewards[part], weights[part])
-        if t == 20:
-            both.reset(np.array([1, 4]))
-            for each in alone:
-                each.reset(np.array([1]))
-        for half, each in zip(halves, alone, strict=True):
-            for name, array in each.arrays().items():
-                assert np.array_equal(half.arrays()[name], array), name

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from robandit import OFUL, Greedy, LinTS, MultiLevelWeightedOFUL, RobustWeightedOFUL, Sceptic, WeightedOFUL
+from robandit import OFUL, Greedy, LinTS, MultiLevelWeightedOFUL, Quorum, RobustWeightedOFUL, WeightedOFUL
 from robandit.lab.attacks import (
     Attack,
     ContextAttack,
@@ -552,7 +552,7 @@ def test_policies_that_share_their_worlds_play_as_each_would_alone() -> None:
         Scenario(Delayed(dim=3, actions=4), attack, [0, 1]) for attack in (GarcelonAdaptive(), TopN(), Flip(rounds=9))
     ]
     settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 70, "seed": 4, "monitor": True}
-    makers: list[MakePolicy] = [OFUL, Sceptic, LinTS, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
+    makers: list[MakePolicy] = [OFUL, Quorum, LinTS, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
     together = simulate_each(policies=makers, **settings)
     for make, found in zip(makers, together, strict=True):
         alone = simulate(policy=make, **settings)

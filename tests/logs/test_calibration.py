@@ -29,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "robust-lin-ts": {"radius_scale": 0.1, "corruption": 5.0},
     "oful": {"radius_scale": 0.3, "exploration": 0.1},
     "greedy": {"exploration": 0.1},
-    "sceptic": {"exploration": 0.1},
+    "quorum": {"exploration": 0.1},
 }
 
 
@@ -128,6 +128,6 @@ def test_what_the_service_logs_are_frequencies() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["oful", "lin-ts", "sceptic"])
+@pytest.mark.parametrize("policy", ["oful", "lin-ts", "quorum"])
 def test_what_the_service_logs_are_frequencies_of_1e5_decisions(policy: str) -> None:
     check_learner(100_000, policy=policy, exploration=0.1, radius_scale=0.05)

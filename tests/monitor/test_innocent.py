@@ -173,7 +173,7 @@ def test_rewards_beyond_the_bounds_of_the_policy_are_no_fraud() -> None:
     assert learner.monitor.certificate().lower_bound == 0.0
 
 
-@pytest.mark.parametrize("policy", ["oful", "sceptic"])
+@pytest.mark.parametrize("policy", ["oful", "quorum"])
 def test_the_service_calls_no_honest_rewards_fraud_whatever_the_bounds_of_its_policy(policy: str) -> None:
     rng, mu = np.random.default_rng(8), np.array([3.0, 2.0, 44.0])  # honest rewards from 40 to 50, mean_bound 1
     learner = Learner(BanditSettings(dim=3, policy=policy, noise_range=10.0, sources=3), seed=1)

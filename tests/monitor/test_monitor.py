@@ -772,7 +772,7 @@ def broken(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
     "no format": lambda s: s.pop("format"),
     "another format": lambda s: s.update(format=99),
-    "another thing": lambda s: s.update(monitor="Sceptic"),
+    "another thing": lambda s: s.update(monitor="Quorum"),
     "no config": lambda s: s.pop("config"),
     "no arrays": lambda s: s.pop("arrays"),
     "no round": lambda s: s.pop("round"),

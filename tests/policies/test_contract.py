@@ -42,8 +42,6 @@ POLICIES: dict[str, MakePolicy] = {
     ),
     "Quorum": lambda **kw: robandit.Quorum(noise_range=0.5, **kw),
     "Quorum, few sources": lambda **kw: robandit.Quorum(noise_range=0.5, max_sources=2, exploration=0.1, **kw),
-    "Sceptic": lambda **kw: robandit.Sceptic(noise_range=0.5, **kw),
-    "Sceptic, insured": lambda **kw: robandit.Sceptic(noise_range=0.5, insurance=1.0, exploration=0.1, **kw),
     "DiscountedLinUCB": lambda **kw: robandit.DiscountedLinUCB(noise_range=0.5, discount=0.9, radius_scale=0.2, **kw),
     "GAdaOFUL": lambda **kw: robandit.GAdaOFUL(noise_range=0.5, horizon=1000, corruption=3, radius_scale=0.01, **kw),
 }

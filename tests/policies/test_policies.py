@@ -581,7 +581,7 @@ def test_greedy_learns_on_a_ball_from_nothing() -> None:
 
 
 def test_policies_can_be_pickled_by_those_who_trust_the_pickle() -> None:
-    for make in (robandit.OFUL, robandit.Sceptic, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
+    for make in (robandit.OFUL, robandit.Quorum, partial(robandit.MultiLevelWeightedOFUL, horizon=9)):
         policy = make(dim=2, noise_range=0.5, seed=1, trials=3)
         policy.update(policy.choose([[0.6, 0.8]]), [0.1, 0.2, 0.3])
         copied = pickle.loads(pickle.dumps(policy))

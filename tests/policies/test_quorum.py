@@ -10,7 +10,10 @@ import pytest
 from slow_quorum import DISSENTS, FITS, SlowQuorum, Stretch
 
 import robandit
+from robandit.lab import results
 from robandit.lab.checks.policies import same_state
+from robandit.lab.plan import Run
+from robandit.policies.quorum import QuorumCounts
 
 R = 0.5
 
@@ -326,3 +329,27 @@ def test_honest_sources_that_differ_are_not_expelled(lean: float, tolerance: flo
     policy = robandit.Quorum(dim=3, noise_range=R, seed=1, tolerance=tolerance)
     late_traffic(policy, lean=lean, lies=False)
     assert all(standing.since is None and standing.weight > 0.9 for standing in policy.standings())
+
+
+def test_the_result_table_shows_its_counts_as_they_stand() -> None:
+    """They are counts already, and are not added up over the rounds."""
+    run = Run.read(
+        {
+            "policies": ["quorum", "greedy"],
+            "attacks": [{"name": "flip", "rounds": 60}],
+            "environments": [{"name": "paper", "dim": 3, "actions": 4}],
+            "rounds": 400,
+            "trials": 3,
+            "checkpoints": 6,
+        }
+    )
+    for task in run.tasks(6):
+        trace = task.run()
+        table = results.tabulate(task, trace).to_pylist()
+        assert set(trace.info) == (set() if task.policy.label == "greedy" else set(QuorumCounts._fields))
+        for name, counts in trace.info.items():
+            assert [row[name] for row in table] == counts.T.ravel().tolist()
+        if trace.info:
+            votes = trace.info["votes"]
+            assert (np.diff(votes, axis=0) >= 0).all() and 20 < votes.max() < 100
+            assert trace.info["dismissed"].max() > 0

@@ -18,6 +18,7 @@ from served import check_fold, log_of, menu, offer, working
 from robandit.monitor.certificate import Certificate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
+from robandit.service.check import check_bandits
 from robandit.service.hub import Hub
 from robandit.service.looker import Looker, look
 from robandit.service.refused import Refused
@@ -224,6 +225,38 @@ def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
     hub.stop()
     log = check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]
     assert len(log) == 20
+
+
+def test_a_bandit_whose_policy_is_gone_keeps_no_other_from_being_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a store that an older version wrote, which had a policy that this one has not."""
+    path, settings = tmp_path / "log.db", BanditSettings(dim=3, noise_range=0.5, policy="oful")
+    monkeypatch.setitem(POLICIES, "sceptic", POLICIES["oful"])
+    hub = Hub(SQLiteStore(path))
+    calls = [lambda: hub.create("shop", settings, 7)]
+    calls += [lambda: hub.create("old", msgspec.structs.replace(settings, policy="sceptic"), 7)]
+    working(hub, *calls, *(partial(hub.decide, name, offer("one")) for name in ("old", "shop")))
+    hub.stop()
+    monkeypatch.delitem(POLICIES, "sceptic")
+    hub = Hub(SQLiteStore(path))
+    sentence = "bandit 'old' is not served: this version of robandit has no policy 'sceptic'"
+    assert sentence in caplog.text and list(hub.bandits) == ["shop"]
+    reward = [Feedback(decision_id="one", reward=0.1)]
+    refused = working(
+        hub,
+        lambda: hub.decide("old", offer("two")),
+        lambda: hub.reward("old", reward),
+        lambda: hub.create("old", settings, 7),
+    )
+    assert [(one.status, sentence in str(one)) for one in refused] == [(409, True)] * 3
+    with pytest.raises(Refused, match="create a bandit of another name"):
+        hub.status("old")
+    working(hub, lambda: hub.create("new", settings, 7), lambda: hub.reward("shop", reward))
+    working(hub, *(partial(hub.decide, name, offer("two")) for name in ("new", "shop")))
+    hub.stop()
+    found = list(check_bandits(SQLiteStore(path)))
+    assert [(one.name, one.events, one.faults) for one in found] == [("shop", 3, []), ("old", 1, []), ("new", 1, [])]
 
 
 def test_a_full_disk_stops_it(tmp_path: Path) -> None:

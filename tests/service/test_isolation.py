@@ -13,7 +13,7 @@ import pytest
 from served import check_fold, offer, working
 
 from robandit.policies import POLICIES
-from robandit.policies.parts import Growing
+from robandit.policies.parts import GrowingStatistics
 from robandit.service import cost
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
@@ -59,7 +59,7 @@ def test_the_size_of_a_state_is_foreseen(policy: str) -> None:
     """The number of matrices is found on a small bandit; a larger one has no more."""
     settings = BanditSettings(dim=40, policy=policy, corruption=1.0 if policy in NEED_CORRUPTION else None)
     learnt = Learner(settings, 1).policy
-    if isinstance(learnt.stats, Growing):
+    if isinstance(learnt.stats, GrowingStatistics):
         learnt.stats.make_room(None)
     state = learnt.state()["arrays"]
     numbers = sum(array.size for array in state.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 import table
 from served import check_fold, log_of, working
 
-from robandit import Quorum
 from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.policies.recommend import recommend
+from robandit.service.check import check_bandits
+from robandit.service.cost import check_creation
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
@@ -65,7 +67,11 @@ def test_a_policy_without_a_scale_gets_a_practical_one(policy: str) -> None:
     settings = make(dim=5, **given)
     own = getattr(POLICIES[policy], "radius_scale", 0.0)  # of a policy that the arena has no scale of
     assert (settings.radius_scale or own) < 0.3
-    assert make(dim=5, radius_scale=1.0, **given).radius_scale == 1.0
+    if hasattr(POLICIES[policy], "radius_scale"):
+        assert make(dim=5, radius_scale=1.0, **given).radius_scale == 1.0
+    else:
+        with pytest.raises(ValueError, match=f"{policy} takes no radius_scale: leave it out, or name another policy"):
+            make(dim=5, radius_scale=1.0, **given)
     assert Learner(settings, 7).policy.rounds == 0
 
 
@@ -75,14 +81,12 @@ def test_a_policy_without_a_scale_gets_a_practical_one(policy: str) -> None:
 def test_without_a_policy_it_is_the_recommended_one(given: dict[str, Any]) -> None:
     """As the library's `Bandit` has it."""
     features = None if "dim" in given else table.features()
-    known = given | ({} if features is None else {"dim": features.dim, "typical_norm": features.typical_norm})
-    wanted = recommend(horizon=1_000_000, **known)
+    known = given | ({} if features is None else {"dim": features.dim})
+    wanted = recommend(**known)
     settings = make(**given | ({} if features is None else {"features": SCHEMA}))
     policy = Learner(settings, 7).policy
     assert type(policy) is wanted.policy
     assert {name: getattr(policy, name) for name in wanted.settings} == wanted.settings
-    scaled: Any = Learner(make(**given | {"radius_scale": 0.5} | ({} if features is None else {"features": SCHEMA})), 7)
-    assert scaled.policy.radius_scale == 0.5 and getattr(scaled.policy, "radius", None) is None
 
 
 def test_the_uncertainty_of_cw_oful_is_of_a_practical_size() -> None:
@@ -119,17 +123,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"features": json.loads(Features(action=[Growing("item")]).to_json())},
         "must know the labels of 'item' beforehand",
     ),
-    ({"dim": 2, "policy_settings": {"insurence": 1.0}, "policy": "sceptic"}, "did you mean 'insurance'?"),
+    ({"dim": 2, "policy_settings": {"tolerence": 1.0}, "policy": "quorum"}, "did you mean 'tolerance'?"),
     ({"dim": 2, "policy_settings": {"trials": 5}}, "trials is none of them"),
-    ({"dim": 2, "policy": "sceptik"}, "did you mean 'sceptic'?"),
+    ({"dim": 2, "policy": "quorun"}, "did you mean 'quorum'?"),
+    ({"dim": 2, "radius_scale": 0.1}, "quorum takes no radius_scale"),
 ]
-
-
-def test_a_whole_number_of_json_is_one() -> None:
-    """A quorum's `max_sources` came as 8.0, which it refuses."""
-    text = b'{"dim": 2, "policy": "quorum", "policy_settings": {"max_sources": 8, "width": 2}}'
-    made = Learner(msgspec.json.decode(text, type=BanditSettings), 7).policy
-    assert isinstance(made, Quorum) and (made.max_sources, made.width) == (8, 2)
 
 
 @pytest.mark.parametrize(("given", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
@@ -250,12 +248,12 @@ def test_centred_sets_are_no_fraud_either() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "most"),
-    [("oful", 2.0), ("greedy", 2.0), ("cw-oful", 3.0), ("weighted-oful", 3.0), ("lin-ts", 2.0), ("sceptic", 6.0)],
+    [("oful", 2.0), ("greedy", 2.0), ("cw-oful", 3.0), ("weighted-oful", 3.0), ("lin-ts", 2.0), ("quorum", 3.0)],
 )
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.no_cover
 def test_the_truth_lies_within_two_standard_errors(policy: str, most: float, declared: bool) -> None:
-    """For nineteen features of twenty, or nearly. Where weights vary, as the sceptic's do, they are upper bounds."""
+    """For nineteen features of twenty, or nearly. Where weights vary they are upper bounds."""
     rng, truth = np.random.default_rng(5), np.array([0.3, -0.1, 0.2, 0.0, 0.5])
     settings = make(dim=5, policy=policy, **({"rewards": "clicks"} if declared else {"noise_range": 1.0}))
     off, errors = [], []
@@ -319,12 +317,20 @@ def test_the_standard_errors_of_oful_are_the_textbook_s() -> None:
 
 
 def test_a_store_of_before_opens_and_folds_the_same(tmp_path: Path) -> None:
-    """Written at commit 95351fc, with snapshots; the JSON beside it is what that code said."""
+    """Written at commit 95351fc, with snapshots; the JSON beside it is what that code said.
+
+    Two of its bandits have a policy that is gone: they are kept, and not served.
+    """
     path, told = tmp_path / "log.db", json.loads((OLD / "state.json").read_text(encoding="utf-8"))
     path.write_bytes(gzip.decompress((OLD / "log.db.gz").read_bytes()))
     check_fold(SQLiteStore(path))
+    assert all(one.events and not one.faults for one in check_bandits(SQLiteStore(path)))
     hub = Hub(SQLiteStore(path))
-    for name, said in told.items():
+    assert list(hub.bandits) == ["robust"]
+    for gone in ("plain", "open"):
+        with pytest.raises(Refused, match=f"bandit '{gone}' is not served: this version of robandit has no policy"):
+            hub.status(gone)
+    for name, said in ((name, told[name]) for name in hub.bandits):
         learner = hub.bandits[name].learner
         policy: Any = learner.policy
         counts = (learner.place, policy.rounds, learner.rewards, learner.defaults, learner.monitor.rounds)
@@ -337,7 +343,35 @@ def test_a_store_of_before_opens_and_folds_the_same(tmp_path: Path) -> None:
         assert fresh.digest() == learner.digest()
         status = hub.status(name)
         assert (status.named, status.unusual, status.settings.intercept) == (None, {}, False)
-    given = {"dim": 2}  # what made it makes sure that it is there, though new bandits get other defaults
-    again = working(hub, lambda: hub.create("plain", make(**given), None, list(given)))
+    given = {"dim": 2, "policy": "cw-oful", "noise_range": 0.5, "sources": 2, "reward_window": 40.0}
+    given["default_reward"] = 0.0  # what made it makes sure that it is there, though new bandits get other defaults
+    again = working(hub, lambda: hub.create("robust", make(**given), None, list(given)))
     assert again == [False]
     hub.stop()
+
+
+@pytest.mark.parametrize(
+    ("dim", "sources", "fits"), [(113, 32, True), (114, 32, False), (20, 4000, True), (50, 4000, False)]
+)
+def test_a_quorum_of_many_features_or_sources_is_refused(dim: int, sources: int, fits: bool) -> None:
+    settings = make(dim=dim, policy_settings={"max_sources": sources})
+    sentence = f"quorum with {dim} features .* take fewer features, .*or another policy"
+    with nullcontext() if fits else pytest.raises(Refused, match=sentence):
+        check_creation(settings)
+
+
+def test_with_many_features_a_quorum_tells_fewer_sources_apart_unless_told() -> None:
+    """Its votes would take too long otherwise. What is chosen stands in the settings."""
+    made = {dim: settled(Creation(dim=dim)) for dim in (113, 114, 200)}
+    assert [one.policy_settings for one in made.values()] == [None, {"max_sources": 31}, {"max_sources": 4}]
+    for one in made.values():
+        check_creation(one)
+    assert settled(Creation(dim=200, policy_settings={"max_sources": 2})).policy_settings == {"max_sources": 2}
+    with pytest.raises(Refused, match="300 features and 1 sources .* or another policy"):
+        check_creation(settled(Creation(dim=300)))
+
+
+def test_a_whole_number_among_the_settings_stays_one() -> None:
+    """It came to the policy as 100.0, and was refused."""
+    policy: Any = Learner(make(dim=4, policy_settings={"max_sources": 100, "width": 2}), 7).policy
+    assert (policy.max_sources, policy.width) == (100, 2.0)

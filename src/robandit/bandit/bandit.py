@@ -68,7 +68,8 @@ class Bandit(Configured):
         self.rewards = Rewards.read(self.rewards)
         self.features = read_features(self.features, self.action_bound)
         self.id = self.features.id if self.id is None else self.id
-        integer("max_pending", self.max_pending, 1)
+        for name in ("horizon", "max_pending"):
+            integer(name, getattr(self, name), 1)
         told = {name: getattr(self, name) for name in ("horizon", "fixed_sets", "sources", "parameter_bound")}
         more = {"exploration": share("exploration", self.exploration), "seed": self.seed}
         self.policy, self.reason = read_policy(self.policy, self.rewards, self.features, told, more)

@@ -40,7 +40,8 @@ def read_policy(
         _check_made(given, features, more)
         return given, "You passed this policy."
     if given is None:
-        given = recommend(dim=features.dim, rewards=rewards, typical_norm=features.typical_norm, **settings)
+        known = {name: value for name, value in settings.items() if name != "horizon"}
+        given = recommend(dim=features.dim, rewards=rewards, **known)
     if isinstance(given, str):
         if given not in POLICIES:
             raise ValueError(f"there is no policy {given!r}{nearest(given, POLICIES)}")

@@ -36,8 +36,6 @@ class Transformed:
         self.names: tuple[str, ...] = (*names, CONSTANT)
         self.dim = len(self.names)
 
-    typical_norm: float | None = None
-
     def encode(self, candidates: Any, context: Any = None, source: Any = None) -> Floats:
         """The vectors (K, dim) of a decision set; context is added to each candidate as further columns."""
         if context is not None and not isinstance(context, Mapping):

@@ -1,4 +1,4 @@
-"""The experiments beyond the paper: `robandit arena race`, `sweep`, `insurance` and `alarm`."""
+"""The experiments beyond the paper: `robandit arena race` and `alarm`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from robandit.cli.options import add_engine, add_out, add_sizes, engine_of, size
 from robandit.cli.output import carry_out, save, save_figure, say
 from robandit.cli.real import REAL
 from robandit.errors import ConfigError
-from robandit.figures.tables import markdown
 
 if TYPE_CHECKING:
-    from robandit.experiments.arena.race import Cells, Entrants
+    from robandit.experiments.arena.race import Entrants
     from robandit.experiments.tune import Tuned
     from robandit.lab.results import Result
 
@@ -106,57 +105,6 @@ def _race_command(options: Namespace) -> str:
     )
 
 
-# sweep
-
-
-def _sweep_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--trials", type=int, default=20, help="Repeat each scenario this many times (default %(default)s)."
-    )
-    parser.add_argument(
-        "--seed", type=int, default=3, help="Seed all random draws with this number (default %(default)s)."
-    )
-    parser.add_argument("--long", action="store_true", help="Run the slow cells too, of up to 100 000 rounds.")
-    add_out(parser, "out/sweep")
-    add_engine(parser)
-    parser.set_defaults(batch=140)  # all trials of a policy in a cell: most cells are small
-
-
-def _sweep(options: Namespace) -> None:
-    from robandit.experiments.arena import race, sweep
-
-    found: Cells = {}
-    for number, cell in enumerate([*sweep.CELLS, *(sweep.LONG if options.long else ())], 1):
-        config = sweep.config(cell, trials=options.trials, seed=options.seed)
-        found |= race.cells(carry_out(config, f"sweep-{number}", options)[1].last_round())
-    long = " --long" if options.long else ""
-    text = sweep.text(found, f"robandit arena sweep --trials {options.trials} --seed {options.seed}{long}")
-    save(options.out / "sweep.csv", sweep.as_csv(found).encode(), force=options.force)
-    save_figure(options.out / "sweep.png", sweep.picture(found), force=options.force)
-    save(options.out / "sweep.md", text.encode(), force=options.force)
-    print(text)
-
-
-# insurance
-
-
-def _insurance_options(parser: ArgumentParser) -> None:
-    add_sizes(parser, rounds=5_000, trials=50)
-    add_out(parser, "out")
-    add_engine(parser)
-
-
-def _insurance(options: Namespace) -> None:
-    from robandit.experiments.arena import insurance
-
-    _, result = carry_out(insurance.config(**sizes_of(options)), "insurance", options)
-    table = result.last_round()
-    save_figure(options.out / "insurance.png", insurance.picture(table), force=options.force)
-    text = "\n".join(markdown(*insurance.rows(table))) + "\n"
-    save(options.out / "insurance.md", text.encode(), force=options.force)
-    print(text)
-
-
 # alarm
 
 
@@ -183,8 +131,8 @@ def _alarm(options: Namespace) -> None:
 
 ARENA = CommandGroup(
     "arena",
-    "Compare policies under attack: race, sweep, insurance, alarm, real.",
-    "Experiments beyond the paper: compare the policies, and put the sceptic and the\ncorruption monitor to the test.",
+    "Compare policies under attack: race, alarm, real.",
+    "Experiments beyond the paper: compare the policies, and put the corruption\nmonitor to the test.",
     {
         "The arena's experiments": [
             Command(
@@ -197,25 +145,6 @@ ARENA = CommandGroup(
                 "and so on, let a stopped run continue.",
                 _race_options,
                 _race,
-            ),
-            Command(
-                "sweep",
-                "Look for settings in which the sceptic collapses.",
-                "Compare the sceptic with the best published policy over many settings, one\n"
-                "factor at a time and in a few corners, to see where it collapses. Writes\n"
-                "sweep.md, sweep.csv and sweep.png; sweep-1.parquet and so on let a stopped run\n"
-                "continue.",
-                _sweep_options,
-                _sweep,
-            ),
-            Command(
-                "insurance",
-                "Measure what the sceptic's insurance costs and what it is worth.",
-                "Run the sceptic with more and more insurance on decision sets that stay the\n"
-                "same: its price when nobody attacks, and the regret under lies that never\n"
-                "contradict. Writes insurance.parquet, insurance.png and insurance.md.",
-                _insurance_options,
-                _insurance,
             ),
             Command(
                 "alarm",

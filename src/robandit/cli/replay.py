@@ -143,14 +143,14 @@ def _entries(replay: Replay, rounds: int, options: Namespace) -> Entries:
     from robandit.lab.plan import read_entries, read_text
 
     if options.policy is None:
-        found = race.entries(replay, rounds, ["oful", "cw-oful", "greedy"])
+        found = race.entries(replay, ["oful", "cw-oful", "greedy"])
         return {
             **found,
             "CWOFUL": {**found["CWOFUL"], "radius_scale": 0.1},
             "OFUL": {**found["OFUL"], "radius_scale": 0.25},
         }
     given = read_entries("policies", [read_text(text) for text in options.policy])
-    found = race.entries(replay, rounds, [])
+    found = race.entries(replay, [])
     return found | {entry.label: race.declared({**entry.plain()}) for entry in given}
 
 

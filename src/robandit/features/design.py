@@ -44,18 +44,6 @@ def schema_spread(layout: Layout) -> float | None:
     return _least(second * layout.factor**2)
 
 
-def typical_norm(layout: Layout) -> float:
-    """The root mean square of ‖a‖ if numbers within limits are spread evenly, and all others have the variance 1."""
-    mean = {
-        column.name: column.limit**2 / 3.0 if isinstance(column, Numeric) and column.limit <= 1.0 else 1.0
-        for column in layout.columns
-    }
-    hidden = {column.name for column in layout.source} | {c.name for c in layout.context if layout.centred}
-    squares = [mean[column.name] for column in layout.columns if column.name not in hidden] + [1.0] * layout.intercept
-    squares += [mean[one] * mean[two] for one, two in layout.crosses]
-    return layout.factor * float(np.sqrt(sum(squares)))
-
-
 def _factors(layout: Layout) -> list[list[tuple[str, int]]]:
     """What each slot of work is a product of: columns, and the place within their blocks."""
     mains = [[(column.name, place)] for column in layout.columns for place in range(len(column.names))]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from robandit.arrays import Floats
 from robandit.errors import Configured
 from robandit.features.columns import Column, Growing, Hashed, read_columns
-from robandit.features.design import history_spread, schema_spread, typical_norm
+from robandit.features.design import history_spread, schema_spread
 from robandit.features.encoder import Encoder
 from robandit.features.fitting import fitted
 from robandit.features.layout import Layout, read_crosses, units
@@ -125,11 +125,6 @@ class Features(Configured):
     def centred(self) -> bool:
         """Whether the mean of the decision set is taken from its vectors."""
         return self._layout.centred
-
-    @property
-    def typical_norm(self) -> float:
-        """How long vectors usually are, about."""
-        return typical_norm(self._layout)
 
     @property
     def columns(self) -> tuple[Column, ...]:

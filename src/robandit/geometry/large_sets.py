@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from robandit.arrays import ALL, Bools, Floats, Index
+from robandit.arrays import Bools, Floats, Index
 
 LARGE = 4000
 """Sets of so many numbers, K·d, are large: below, computing all widths afresh is faster."""
@@ -28,12 +28,10 @@ _MANY = 32  # candidates that are computed one by one; where there are more, bou
 class WidthBounds:
     """Upper bounds on the squared widths ‖a‖²_{Σ⁻¹} of one decision set (n, K, d), for each of n regressions.
 
-    They are followed only while the same array is asked about, which nobody may write to. ``rows`` says which of the
-    regressions that are updated together they are about.
+    They are followed only while the same array is asked about, which nobody may write to.
     """
 
-    def __init__(self, rows: slice = ALL) -> None:
-        self._rows = rows
+    def __init__(self) -> None:
         self._directions: Floats | None = None
         self._squares: Floats = np.empty(0)  # (n, K)
         self._margin: Floats = np.empty(0)  # (n, K)
@@ -64,9 +62,9 @@ class WidthBounds:
     def shrink(self, gain: Floats, share: Floats) -> None:
         """Follow an update of Σ⁻¹ by −share·gain gainᵀ: gain (n, d), share (n,)."""
         if self._directions is not None:
-            along = np.matvec(self._directions, gain[self._rows])  # (n, K)
+            along = np.matvec(self._directions, gain)  # (n, K)
             along *= along
-            self._squares -= share[self._rows, None] * along
+            self._squares -= share[:, None] * along
             self._age += 1
 
     def forget(self) -> None:

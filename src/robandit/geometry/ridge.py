@@ -48,22 +48,6 @@ class Ridge:
         self.bounds = WidthBounds()  # no part of the statistics: it only saves work
         self.reset(ALL)
 
-    def halves(self) -> tuple[Ridge, Ridge]:
-        """The first and the second half of the rows as regressions in the same memory: one update serves both.
-
-        Large sets are searched by the second half, whose bounds this regression follows.
-        """
-        half = len(self.mean) // 2
-        self.bounds = WidthBounds(slice(-half, None))  # the last rows, also of what the second half learns alone
-        return self._part(slice(half), WidthBounds()), self._part(slice(half, None), self.bounds)
-
-    def _part(self, rows: slice, bounds: WidthBounds) -> Ridge:
-        made = object.__new__(Ridge)
-        made.kernel, made.bounds, made._lambda = self.kernel, bounds, self._lambda[rows]
-        made.root, made.mean, made.log_det = self.root[rows], self.mean[rows], self.log_det[rows]
-        made.precision = None if self.precision is None else self.precision[rows]
-        return made
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All statistics by name."""
         held: dict[str, NDArray[Any]] = {"root": self.root, "mean": self.mean, "log_det": self.log_det}
@@ -88,13 +72,11 @@ class Ridge:
         if self.precision is not None:
             self.precision[rows] = np.eye(dim) * lam[:, None, None]
 
-    def update(
-        self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL, along: Floats | None = None
-    ) -> None:
+    def update(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL) -> None:
         """Fold one observation into each of the distinct ``rows``: actions (m, d), rewards and weights (m,).
 
         Potter's square-root update. It keeps widths ‖Sᵀa‖ accurate when one arm is replayed for a million
-        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing. A known `along` saves time.
+        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing.
         """
         if not isinstance(rows, slice):
             self.bounds.forget()
@@ -104,11 +86,11 @@ class Ridge:
             row = 0 if isinstance(rows, slice) else int(rows[0])
             self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
         else:
-            self._update_many(actions, rewards, weights, rows, along)
+            self._update_many(actions, rewards, weights, rows)
 
-    def _update_many(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows, along: Floats | None) -> None:
+    def _update_many(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows) -> None:
         root, mean = self.root[rows], self.mean[rows]  # views for a slice, copies for an index
-        v = np.vecmat(actions, root) if along is None else along  # Sᵀa (m, d)
+        v = np.vecmat(actions, root)  # Sᵀa (m, d)
         gain = np.matvec(root, v)  # Σ⁻¹a (m, d)
         c = 1.0 + weights * np.vecdot(v, v)
         residual = rewards - np.vecdot(actions, mean)

@@ -16,7 +16,6 @@ from robandit.policies.robust_bandit import RobustBandit
 from robandit.policies.robust_lin_ts import RobustLinTS
 from robandit.policies.robust_weighted_oful import RobustWeightedOFUL
 from robandit.policies.save import SAVE
-from robandit.policies.sceptic import Sceptic
 from robandit.policies.settings import add_settings
 from robandit.policies.stochastic_corral import StochasticCorral
 from robandit.policies.variance_aware_cw_oful import VarianceAwareCWOFUL
@@ -39,7 +38,6 @@ POLICIES: dict[str, type[Policy]] = {
     "robust-lin-ts": RobustLinTS,
     "gadaoful": GAdaOFUL,
     "discounted-lin-ucb": DiscountedLinUCB,
-    "sceptic": Sceptic,
     "quorum": Quorum,
 }
 """Every policy by its name."""
@@ -67,7 +65,6 @@ __all__ = [
     "RobustBandit",
     "RobustLinTS",
     "RobustWeightedOFUL",
-    "Sceptic",
     "StochasticCorral",
     "VarianceAwareCWOFUL",
     "WeightedOFUL",

@@ -32,8 +32,6 @@ def read_history(
         "rewards": declared,
         "sigma": residual(rows, values),
         "sources": None if source is None else len(table.labels(source)[0]),
-        "typical_norm": float(np.sqrt(np.vecdot(rows, rows).mean())),
-        "horizon": len(values),
     }
 
 

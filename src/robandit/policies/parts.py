@@ -13,8 +13,6 @@ from robandit.arrays import TINY, Bools, Floats, Index, Ints
 from robandit.policies import radius
 from robandit.policies.radius import Setting
 
-_MAIN = ("ridge", "model")  # parts whose arrays keep their own names in a state
-
 
 class Statistics(Protocol):
     """What a policy has learnt, as a value: arrays by name, written to in place."""
@@ -24,7 +22,7 @@ class Statistics(Protocol):
 
 
 @runtime_checkable
-class Growing(Protocol):
+class GrowingStatistics(Protocol):
     """Statistics whose arrays grow with what is learnt."""
 
     def make_room(self, saved: Mapping[str, NDArray[Any]] | None) -> None:
@@ -35,14 +33,14 @@ class FieldArrays:
     """Implements `Statistics.arrays` for a dataclass of arrays and of parts."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All arrays by name. A part's arrays are prefixed with its field name, except for `ridge` and `model`."""
+        """All arrays by name. A part's arrays are prefixed with its field name, except for `ridge`."""
         found: dict[str, NDArray[Any]] = {}
         for item in fields(self):  # type: ignore[arg-type]  # those who inherit are dataclasses
             value = getattr(self, item.name)
             if isinstance(value, np.ndarray):
                 found[item.name] = value
             else:
-                prefix = "" if item.name in _MAIN else f"{item.name}_"
+                prefix = "" if item.name == "ridge" else f"{item.name}_"
                 found |= {prefix + name: array for name, array in value.arrays().items()}
         return found
 

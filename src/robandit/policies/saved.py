@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit.files import write_file
-from robandit.policies.parts import Growing
+from robandit.policies.parts import GrowingStatistics
 
 if TYPE_CHECKING:
     from robandit.policies.base import Policy
@@ -48,7 +48,7 @@ def unpack(policy: type[P], state: Mapping[str, Any]) -> P:
     made = policy(**state["config"])
     if made.slots.most:
         made.slots.restore(state["sources"])
-    if isinstance(made.stats, Growing):
+    if isinstance(made.stats, GrowingStatistics):
         made.stats.make_room(state["arrays"])
     return made
 

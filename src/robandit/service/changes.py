@@ -33,6 +33,7 @@ class Changes:
         self, name: str, settings: BanditSettings, seed: int | None, given: Sequence[str], items: list[Item]
     ) -> bool:
         """Create a bandit, or confirm that it is there with the settings ``given``; return whether it is new."""
+        self._bandits.check_served(name)
         if name in self._bandits:
             bandit = self._bandits[name]
             other = [one for one in given if getattr(bandit.settings, one) != getattr(settings, one)]

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from robandit.policies import POLICIES, Quorum
-from robandit.policies.parts import Growing
+from robandit.policies.parts import GrowingStatistics
 from robandit.service.refused import Refused
 from robandit.wire.types import BanditSettings
 
@@ -67,6 +67,11 @@ def check_creation(settings: BanditSettings) -> None:
         _check_vote(dim, _told_apart(settings))
 
 
+def most_sources(dim: int) -> int:
+    """Number of sources that a quorum can tell apart with so many features: at least one, at most its default."""
+    return max(1, min(Quorum.max_sources, int(MOST_VOTE_NS / (2 * _VOTE * dim**3)) - 2))
+
+
 def _check_vote(dim: int, sources: int) -> None:
     """Refuse a quorum whose votes could take too long. Two groups of each source change in between."""
     cost = _VOTE * 2 * (sources + 2) * dim**3
@@ -117,7 +122,7 @@ def _matrices(policy: str, horizon: int, sources: int, corruption: bool, told: i
     settings = BanditSettings(dim=dim, policy=policy, horizon=horizon, sources=sources, corruption=known)
     own: dict[str, Any] = {"max_sources": told} if policy == "quorum" else {}
     made = POLICIES[policy](**{**settings.for_policy(), **own}, seed=0)
-    if isinstance(made.stats, Growing):
+    if isinstance(made.stats, GrowingStatistics):
         made.stats.make_room(None)
     state = made.state()["arrays"]
     return round(sum(array.size for array in state.values()) / dim**2 + 0.5)

@@ -10,6 +10,7 @@ from time import perf_counter
 
 import msgspec
 
+from robandit.policies import POLICIES
 from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.cost import SLICE
 from robandit.service.learner import Learner
@@ -52,6 +53,8 @@ class Bandits(dict[str, LiveBandit]):
         super().__init__()
         self._store, self._clock = store, clock
         self._numbers: dict[int, LiveBandit] = {}
+        self._last = 0  # the largest number of a bandit
+        self._unserved: dict[str, str] = {}  # why bandits of the store are not served, by name
         self._changed: set[LiveBandit] = set()  # since the monitors were last looked at
         self._writing: set[LiveBandit] = set()  # that have an event in the group that is being written
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
@@ -60,21 +63,31 @@ class Bandits(dict[str, LiveBandit]):
 
     def named(self, name: str) -> LiveBandit:
         """The bandit of a name; a request for another is refused."""
+        self.check_served(name)
         if name not in self:
             raise Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
         return self[name]
 
+    def check_served(self, name: str) -> None:
+        """Refuse a request for a bandit that is in the store and can't be served."""
+        if name in self._unserved:
+            raise Refused(409, self._unserved[name])
+
     def add(self, bandit: LiveBandit) -> None:
         """Serve a bandit from now on."""
+        self._last = max(self._last, bandit.record.number)
         self[bandit.record.name] = self._numbers[bandit.record.number] = bandit
 
     def next_number(self) -> int:
         """The number of the next bandit."""
-        return 1 + max(self._numbers, default=0)
+        return self._last + 1
 
     def _adopt(self, record: Bandit) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
+        if settings.policy not in POLICIES:
+            self._set_aside(record, settings.policy)
+            return
         learner = Learner(settings, record.seed)
         try:
             if (kept := self._store.snapshot(record.number)) is not None:
@@ -88,13 +101,22 @@ class Bandits(dict[str, LiveBandit]):
         self.add(LiveBandit(record, settings, learner, Vectors(settings), saved, held=held))
         self._touch(self[record.name])
 
+    def _set_aside(self, record: Bandit, policy: str) -> None:
+        """Keep a bandit in the store, and serve the others."""
+        self._last = max(self._last, record.number)
+        self._unserved[record.name] = (
+            f"bandit {record.name!r} is not served: this version of robandit has no policy {policy!r}; create a bandit "
+            "of another name. Its log stays in the store, and the version that wrote it still serves it"
+        )
+        log.error(self._unserved[record.name])
+
     def catch_up(self, news: Sequence[Item]) -> None:
         """Fold in what other processes have written."""
         for item in news:
             if isinstance(item, Bandit):
                 if item.name not in self:
                     self._adopt(item)
-            elif item.place > (bandit := self._numbers[item.bandit]).learner.place:
+            elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
                 bandit.learner.apply(item.event)
                 self._touch(bandit)
 

@@ -11,11 +11,12 @@ import msgspec
 from robandit.errors import nearest
 from robandit.features import Features
 from robandit.features.layout import CONSTANT
-from robandit.policies import POLICIES
-from robandit.policies.recommend import Recommendation, evidence, recommend
+from robandit.policies import POLICIES, Quorum
+from robandit.policies.recommend import evidence
 from robandit.rewards import Rewards
+from robandit.service.cost import most_sources
 from robandit.service.described import LARGEST, read_features
-from robandit.wire.types import BanditSettings, Creation, RewardRange
+from robandit.wire.types import DEFAULT, BanditSettings, Creation, RewardRange
 
 _FOLLOWS = {
     "rewards": ("noise_range", "mean_bound"),
@@ -41,7 +42,7 @@ def settled(wanted: Creation, given: Collection[str] = ()) -> BanditSettings:
     chosen |= _from_features(wanted, features, chosen["mean_bound"])
     if chosen["dim"] is None:
         raise ValueError('say `features`, such as {"action": {"price": [0, 50]}}, or `dim`, the length of your vectors')
-    chosen |= _from_evidence(chosen, features)
+    chosen |= _policy(chosen)
     kept = msgspec.json.encode(BanditSettings(**chosen))
     return msgspec.json.decode(kept, type=BanditSettings)  # which refuses what a store could not read again
 
@@ -77,20 +78,21 @@ def _from_features(wanted: Creation, features: Features | None, cap: float) -> d
     }
 
 
-def _from_evidence(chosen: dict[str, Any], features: Features | None) -> dict[str, Any]:
+def _policy(chosen: dict[str, Any]) -> dict[str, Any]:
     """The policy that is recommended, or the practical scale of the one that was named.
 
     A theorem's radius is so wide that most policies would play at random for a million rounds.
     """
-    if chosen["policy"] not in (None, *POLICIES):
-        raise ValueError(f"policy must be a known one, got {chosen['policy']!r}{nearest(chosen['policy'], POLICIES)}")
-    found = _recommended(chosen, features)
-    name = next(name for name, kind in POLICIES.items() if kind is found.policy)
-    if chosen["policy"] in (None, name) and (chosen["radius_scale"] is None or chosen["policy"] is None):
-        return {"policy": name, **_as_settings(found.settings, chosen)}
-    if chosen["radius_scale"] is not None:
-        return {}
-    return {"radius_scale": _practical_scale(chosen["policy"])}
+    name = chosen["policy"] or DEFAULT
+    if name not in POLICIES:
+        raise ValueError(f"policy must be a known one, got {name!r}{nearest(name, POLICIES)}")
+    if name == DEFAULT and (most := most_sources(chosen["dim"])) < Quorum.max_sources:
+        chosen["policy_settings"] = {"max_sources": most, **(chosen["policy_settings"] or {})}
+    if chosen["radius_scale"] is None:
+        return {"policy": name, "radius_scale": _practical_scale(name)}
+    if not hasattr(POLICIES[name], "radius_scale"):
+        raise ValueError(f"{name} takes no radius_scale: leave it out, or name another policy")
+    return {"policy": name}
 
 
 def _practical_scale(policy: str) -> float | None:
@@ -99,21 +101,3 @@ def _practical_scale(policy: str) -> float | None:
     scales: dict[str, float | None] = {row["name"]: row.get("radius_scale") for row in rows}
     theory = getattr(POLICIES[policy], "radius_scale", None) == 1.0
     return scales.get(policy, scales["oful"] if theory else None)
-
-
-def _recommended(chosen: dict[str, Any], features: Features | None) -> Recommendation:
-    """What `recommend` says of a bandit. How many sources there will be, nobody has said."""
-    known = {"dim": chosen["dim"], "horizon": chosen["horizon"]}
-    if chosen["rewards"] is None:
-        return recommend(**known, noise_range=chosen["noise_range"])
-    declared = msgspec.structs.asdict(chosen["rewards"])
-    return recommend(**known, rewards=declared, typical_norm=None if features is None else features.typical_norm)
-
-
-def _as_settings(recommended: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a policy as a bandit has them. What its creator gave comes first."""
-    known = {name: value for name, value in recommended.items() if name in chosen and chosen[name] is None}
-    more = {name: value for name, value in recommended.items() if name not in chosen}
-    if chosen["radius_scale"] is not None:
-        more.pop("radius", None)  # to which no scale applies
-    return known | {"policy_settings": {**more, **(chosen["policy_settings"] or {})} or None}

@@ -13,6 +13,8 @@ from robandit.rewards import KINDS, Rewards
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a bandit's name."""
+DEFAULT = "quorum"
+"""Policy of a bandit whose creator named none: the one that `recommend` answers."""
 NEED_CORRUPTION = ("robust-weighted-oful",)
 """Policies that can't do without the setting ``corruption``."""
 
@@ -66,7 +68,7 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dim: Annotated[Dimension, _about("Number of features of an action.")]
     features: Annotated[dict[str, Any], _about(_FEATURES)] | None = None
     rewards: RewardRange | None = None
-    policy: Annotated[PolicyName, _about("Name of the policy, as `robandit list policies` has it.")] = "sceptic"
+    policy: Annotated[PolicyName, _about("Name of the policy, as `robandit list policies` has it.")] = DEFAULT
     policy_settings: Annotated[Numbers, _about("Further settings of the policy.")] | None = None
     horizon: Annotated[Rounds, _about("T: the number of rounds that guarantees are for.")] = 1_000_000
     noise_range: Annotated[Scale, _about("R: the most by which a reward differs from its mean.")] = 1.0
@@ -143,9 +145,7 @@ class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
     dim: Annotated[Dimension, _about("Number of features of an action; needed unless `features` say.")] | None = None  # type: ignore[assignment]
     rewards: Annotated[RewardKind | tuple[Reward, Reward] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
-    policy: (
-        Annotated[PolicyName, _about("Name of the policy; by default, the one that `recommend` puts first.")] | None
-    ) = None  # type: ignore[assignment]
+    policy: Annotated[PolicyName, _about(f"Name of the policy; by default, {DEFAULT}.")] | None = None  # type: ignore[assignment]
     parameter_bound: Annotated[Scale, _about("Largest norm that the unknown parameter can have.")] | None = None  # type: ignore[assignment]
     intercept: bool | None = None  # type: ignore[assignment]
     seed: Annotated[Seed, _about("Seed of the policy's draws; by default, the operating system gives one.")] | None = (

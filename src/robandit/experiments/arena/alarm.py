@@ -19,8 +19,8 @@ DELTA = 0.05
 """The δ of the monitor, its default."""
 LOOKS = 24
 """The checkpoints of a run. The monitor looks at those that are at least a quarter later than its last look."""
-POLICIES: Sequence[Mapping[str, Any]] = ({"name": "oful", "radius_scale": 0.25}, {"name": "sceptic"})
-"""The policies. Both learn from corrupted rewards, so an attack also changes what is played next."""
+POLICIES: Sequence[Mapping[str, Any]] = ({"name": "oful", "radius_scale": 0.25},)
+"""The policies. They learn from corrupted rewards, so an attack also changes what is played next."""
 
 # Level: every environment with linear rewards. μ* is random, so every trial has another one.
 
@@ -69,7 +69,6 @@ def _config(worlds: Mapping[str, Mapping[str, Any]], attacks: Sequence[Any], **m
 def configs(*, rounds: int, trials: int, seed: int) -> dict[str, dict[str, Any]]:
     """The settings of the runs by name. Uncorrupted worlds have ``trials`` each; other runs have a fifth or less."""
     few = max(1, trials // 5)
-    one = {"policies": list(POLICIES[:1])}
     zoo = [name for name in ON_ALL_TRAFFIC if name != "none"]
     small = {name: INNOCENT[name] for name in ("one set", "fresh sets")}
     drift = [
@@ -82,14 +81,18 @@ def configs(*, rounds: int, trials: int, seed: int) -> dict[str, dict[str, Any]]
         "zoo": _config(
             {"fresh sets": POWER["fresh sets"]},
             [_attack(name, POWER_ROUNDS, budget) for name in zoo for budget in BUDGETS],
-            **one | {"rounds": POWER_ROUNDS, "trials": max(1, few // 2), "seed": seed},
+            rounds=POWER_ROUNDS,
+            trials=max(1, few // 2),
+            seed=seed,
         ),
         "noisy": _config(
             NOISY,
             [{"name": "flip", "rounds": list(NOISY_FLIPS)}],
-            **one | {"rounds": NOISY_ROUNDS, "trials": max(1, few // 4), "seed": seed},
+            rounds=NOISY_ROUNDS,
+            trials=max(1, few // 4),
+            seed=seed,
         ),
-        "drift": _config({}, ["none"], **one | {"rounds": rounds, "trials": few, "seed": seed, "environments": drift}),
+        "drift": _config({}, ["none"], rounds=rounds, trials=few, seed=seed) | {"environments": drift},
     }
 
 

@@ -58,9 +58,9 @@ def fraud_label(goal: str, when: str, share: float) -> str:
     return f"{goal}, {when}, {100 * share:g} %"
 
 
-def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES)) -> Entries:
+def entries(replay: Replay, names: Sequence[str] = tuple(POLICIES)) -> Entries:
     """What `recommend` answers, and these policies, none of which is told the corruption if it can do without."""
-    found = {DEFAULT: default(replay, rounds), UNIFORM: {"name": "greedy", "exploration": 1.0}}
+    found = {DEFAULT: default(replay), UNIFORM: {"name": "greedy", "exploration": 1.0}}
     for name in names:
         has = {item.name: item for item in fields(find("policies", name))}
         told = "corruption" in has and "None" not in str(has["corruption"].type)
@@ -70,11 +70,10 @@ def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES))
     return {label: declared(settings) for label, settings in found.items()}
 
 
-def default(replay: Replay, rounds: int) -> dict[str, Any]:
-    """What `recommend` answers for clicks, given the size of the problem and how long the vectors usually are."""
-    norm = float(np.linalg.norm(replay.sets.vectors, axis=1).mean())
-    answer = recommend(dim=replay.dim, horizon=rounds, rewards="clicks", typical_norm=norm)
-    kept = {name: value for name, value in answer.settings.items() if name not in ("dim", "horizon")}
+def default(replay: Replay) -> dict[str, Any]:
+    """What `recommend` answers for clicks, given the size of the problem."""
+    answer = recommend(dim=replay.dim, rewards="clicks")
+    kept = {name: value for name, value in answer.settings.items() if name != "dim"}
     name = canonical("policies", answer.policy)
     return {"name": name if isinstance(name, str) else f"{name.__module__}:{name.__qualname__}", **kept}
 

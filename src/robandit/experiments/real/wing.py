@@ -97,7 +97,7 @@ def tunable(found: Entries) -> Entries:
     return {
         label: settings
         for label, settings in found.items()
-        if label not in (DEFAULT, ANCHOR, "Sceptic")  # which come as they are
+        if label not in (DEFAULT, ANCHOR)  # which come as they are
         and "radius_scale" in {item.name for item in fields(find("policies", settings["name"]))}
     }
 
@@ -109,7 +109,7 @@ def grids(found: Entries) -> dict[str, Sequence[float]]:
 
 def contenders(one: World, names: Sequence[str] = tuple(POLICIES)) -> Entries:
     """All that play on a data set, before their radii are tuned."""
-    found = entries(one.replay("tune"), one.rounds, names)
+    found = entries(one.replay("tune"), names)
     if "CWOFUL" in found:
         found[ANCHOR] = {**found["CWOFUL"], "radius_scale": 0.03}
     if "Quorum" in found:

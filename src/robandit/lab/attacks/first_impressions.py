@@ -17,8 +17,8 @@ from robandit.streams import Draws
 class FirstImpressions(Attack):
     """Lowers the rewards of the better half of the actions, but only the first few times that each is played.
 
-    The attack is ours, against policies that drop an action after few plays, as the sceptic does. Where decision sets
-    stay the same it costs little and leaves no contradiction behind. Actions are told apart by their place in the set.
+    The attack is ours, against policies that drop an action after few plays. Where decision sets stay
+    the same it costs little and leaves no contradiction behind. Actions are told apart by their place in the set.
     """
 
     strength = "strong"
