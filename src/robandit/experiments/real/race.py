@@ -59,7 +59,10 @@ def fraud_label(goal: str, when: str, share: float) -> str:
 
 
 def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES)) -> Entries:
-    """What `recommend` answers, and these policies, none of which is told the corruption if it can do without."""
+    """What `recommend` answers, and these policies, none of which is told the corruption if it can do without.
+
+    A policy that is what `recommend` answers plays once, as the default.
+    """
     found = {DEFAULT: default(replay, rounds), UNIFORM: {"name": "greedy", "exploration": 1.0}}
     for name in names:
         has = {item.name: item for item in fields(find("policies", name))}
@@ -67,7 +70,8 @@ def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES))
         settings = {"corruption": REALISED if told else None} if "corruption" in has else {}
         label = find("policies", name).__name__ + (f", {TOLD} C" if told else "")
         found[label] = {"name": name, **settings}
-    return {label: declared(settings) for label, settings in found.items()}
+    told_all = {label: declared(settings) for label, settings in found.items()}
+    return {label: one for label, one in told_all.items() if label == DEFAULT or one != told_all[DEFAULT]}
 
 
 def default(replay: Replay, rounds: int) -> dict[str, Any]:
