@@ -59,10 +59,7 @@ def fraud_label(goal: str, when: str, share: float) -> str:
 
 
 def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES)) -> Entries:
-    """What `recommend` answers, and these policies, none of which is told the corruption if it can do without.
-
-    A policy that is what `recommend` answers plays once, as the default.
-    """
+    """What `recommend` answers, and these policies, none of which is told the corruption if it can do without."""
     found = {DEFAULT: default(replay, rounds), UNIFORM: {"name": "greedy", "exploration": 1.0}}
     for name in names:
         has = {item.name: item for item in fields(find("policies", name))}
@@ -70,8 +67,7 @@ def entries(replay: Replay, rounds: int, names: Sequence[str] = tuple(POLICIES))
         settings = {"corruption": REALISED if told else None} if "corruption" in has else {}
         label = find("policies", name).__name__ + (f", {TOLD} C" if told else "")
         found[label] = {"name": name, **settings}
-    told_all = {label: declared(settings) for label, settings in found.items()}
-    return {label: one for label, one in told_all.items() if label == DEFAULT or one != told_all[DEFAULT]}
+    return {label: declared(settings) for label, settings in found.items()}
 
 
 def default(replay: Replay, rounds: int) -> dict[str, Any]:
@@ -169,6 +165,8 @@ def picture(found: Earned, share: float, best: float, uniform: float) -> Figure:
         axes.plot([row.attacked[0], row.clean[0]], [place, place], color="#b0b0b0", linewidth=1.5, zorder=1)
     axes.plot([r.clean[0] for r in rows], range(len(rows)), "o", color="#0072b2", label="nobody lies")
     axes.plot([r.attacked[0] for r in rows], range(len(rows)), "D", color="#d55e00", label=f"{100 * share:g} % bots")
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, max(right, best + 0.02 * (right - left)))  # else a line may lie on the frame
     for x, name in ((best, "best linear in hindsight"), (uniform, "uniform play")):
         axes.axvline(x, color="#262626", linewidth=0.8, linestyle=":" if x == uniform else "--", label=name)
     axes.set_yticks(range(len(rows)), [row.policy for row in rows], fontsize=FONT)
