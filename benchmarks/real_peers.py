@@ -17,7 +17,7 @@ import numpy as np
 from peer_adapters import CONTENDERS, Contender, Knobs, Trial, installed
 from robandit.arrays import Floats
 from robandit.experiments.real.race import Earned, attacks
-from robandit.experiments.real.wing import SHARE, TRIALS, WORLDS, World, both, pair, world
+from robandit.experiments.real.wing import SHARE, TRIALS, TUNE_TRIALS, WORLDS, World, both, pair, world
 from robandit.experiments.tune import SEED
 from robandit.figures.tables import markdown
 from robandit.lab.attacks import ATTACKS, Adversary
@@ -87,7 +87,7 @@ def race(contender: Contender, one: World, trials: int, tune_trials: int, seed: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=TRIALS, help="(default %(default)s)")
-    parser.add_argument("--tune-trials", type=int, default=1, help="(default %(default)s)")
+    parser.add_argument("--tune-trials", type=int, default=TUNE_TRIALS, help="(default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="(default %(default)s)")
     parser.add_argument("--worlds", nargs="+", default=WORLDS, help="(default: all)")
     parser.add_argument("--data", type=Path, default=Path("out/data"), help="(default %(default)s)")

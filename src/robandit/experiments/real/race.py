@@ -164,6 +164,8 @@ def picture(found: Earned, share: float, best: float, uniform: float) -> Figure:
         axes.plot([row.attacked[0], row.clean[0]], [place, place], color="#b0b0b0", linewidth=1.5, zorder=1)
     axes.plot([r.clean[0] for r in rows], range(len(rows)), "o", color="#0072b2", label="nobody lies")
     axes.plot([r.attacked[0] for r in rows], range(len(rows)), "D", color="#d55e00", label=f"{100 * share:g} % bots")
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, max(right, best + 0.02 * (right - left)))  # else a line may lie on the frame
     for x, name in ((best, "best linear in hindsight"), (uniform, "uniform play")):
         axes.axvline(x, color="#262626", linewidth=0.8, linestyle=":" if x == uniform else "--", label=name)
     axes.set_yticks(range(len(rows)), [row.policy for row in rows], fontsize=FONT)
