@@ -102,7 +102,8 @@ class Ridge:
             self._update_compiled(actions, rewards, weights, rows)
         elif len(weights) == 1:
             row = 0 if isinstance(rows, slice) else int(rows[0])
-            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
+            v = None if along is None else along[0]
+            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]), v)
         else:
             self._update_many(actions, rewards, weights, rows, along)
 
@@ -143,10 +144,10 @@ class Ridge:
         if self.bounds.kept:
             self.bounds.shrink(gain, share)
 
-    def _update_one(self, row: int, action: Floats, reward: float, weight: float) -> None:
+    def _update_one(self, row: int, action: Floats, reward: float, weight: float, along: Floats | None) -> None:
         """Do the same, bit for bit, for one row, as a live service has: batched calls would take twice the time."""
         root, mean = self.root[row], self.mean[row]
-        v = action.dot(root)
+        v = action.dot(root) if along is None else along
         gain = root.dot(v)
         c = 1.0 + weight * float(v.dot(v))
         residual = reward - float(action.dot(mean))
