@@ -137,18 +137,6 @@ def multi_level(kernels: Sequence[str]) -> None:
         print(f"{scale:5} {lies:16d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
 
 
-def default_policy(kernels: Sequence[str]) -> None:
-    """Print what `recommend` recommends without knowing anything, beside OFUL."""
-    choice = robandit.recommend(dim=20, noise_range=NOISE)
-    make = partial(choice.policy, **{name: value for name, value in choice.settings.items() if name != "dim"})
-    print("\nThe default policy beside OFUL (d = K = 20)")
-    print("trials   kernel   µs/round/trial   OFUL µs   ratio")
-    for trials, kernel in product((1, 64), kernels):
-        ours = compare(using(kernel, make), 20, 20, trials)[0]
-        oful = compare(using(kernel, robandit.OFUL), 20, 20, trials)[0]
-        print(f"{trials:6d}   {kernel:6s} {1e6 * ours:16.2f} {1e6 * oful:9.2f} {ours / oful:7.2f}", flush=True)
-
-
 def whole_run(make: Callable[..., robandit.Policy], trials: int, sources: int, rounds: int) -> float:
     """Mean seconds per round and trial of all rounds, in which three tenths of the sources flip the rewards."""
     dim, rng = 20, np.random.default_rng(0)
@@ -169,7 +157,7 @@ def whole_run(make: Callable[..., robandit.Policy], trials: int, sources: int, r
 
 
 def whole_runs(kernels: Sequence[str], rounds: int = 3000) -> None:
-    """Print what Quorum costs on average, votes included, beside OFUL."""
+    """Print what Quorum, the default policy, costs on average, votes included, beside OFUL."""
     print(f"\nWhole runs of {rounds} rounds, a batch of 1 and of 64 (d = K = 20)")
     print("sources   trials   kernel   µs/round/trial   OFUL µs   ratio")
     for sources, trials, kernel in product((0, 10), (1, 64), kernels):
@@ -201,7 +189,6 @@ def main() -> None:
     with threadpool_limits(1):
         sizes(kernels)
         multi_level(kernels)
-        default_policy(kernels)
         whole_runs(kernels)
         propensities(kernels)
 

@@ -93,8 +93,9 @@ def found(columns: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def few() -> dict[str, list[Any]]:
-    """Few rows, of a source that flips all of its rewards."""
-    return feedback(500, fraud=1.0, sources=14)
+    """Few rows from two sources, of which one flips all of its rewards: what they prove is soon found."""
+    log = feedback(300, fraud=1.0, sources=14)
+    return log | {"source": [label if label == BAD else "partner-0" for label in log["source"]]}
 
 
 @pytest.fixture(scope="module")

@@ -138,6 +138,19 @@ def test_empty_places_change_no_bit() -> None:
     assert (first.weights < 1.0).any()
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_sums_over_groups_do_not_depend_on_empty_ones(size: int) -> None:
+    """NumPy's einsum adds single numbers in another order than vectors, in which zeros between them count."""
+    rng = np.random.default_rng(size)
+    for count in range(2, 40):
+        weights, values = rng.random((3, count)), rng.normal(size=(3, count, size)) * 1e3
+        member = rng.integers(3, size=(3, count))[:, None] == np.arange(3)[:, None]
+        gap = [(0, 0), (0, 11)]
+        wide, more, whole = np.pad(weights, gap), np.pad(values, [*gap, (0, 0)]), np.pad(member, [(0, 0), *gap])
+        assert np.array_equal(votes.weighted_sum(weights, values), votes.weighted_sum(wide, more))
+        assert np.array_equal(votes._by_source(member, weights, values), votes._by_source(whole, wide, more))
+
+
 def test_trials_beside_it_change_no_bit_of_a_trial() -> None:
     """Neither of a vote, nor of what it leaves of spells that are over."""
     rng = np.random.default_rng(11)

@@ -72,11 +72,13 @@ class Ridge:
         if self.precision is not None:
             self.precision[rows] = np.eye(dim) * lam[:, None, None]
 
-    def update(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL) -> None:
+    def update(
+        self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows = ALL, along: Floats | None = None
+    ) -> None:
         """Fold one observation into each of the distinct ``rows``: actions (m, d), rewards and weights (m,).
 
         Potter's square-root update. It keeps widths ‖Sᵀa‖ accurate when one arm is replayed for a million
-        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing.
+        rounds, where updating Σ⁻¹ itself loses them. A weight of zero changes nothing. A known `along` saves time.
         """
         if not isinstance(rows, slice):
             self.bounds.forget()
@@ -84,13 +86,14 @@ class Ridge:
             self._update_compiled(actions, rewards, weights, rows)
         elif len(weights) == 1:
             row = 0 if isinstance(rows, slice) else int(rows[0])
-            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]))
+            v = None if along is None else along[0]
+            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]), v)
         else:
-            self._update_many(actions, rewards, weights, rows)
+            self._update_many(actions, rewards, weights, rows, along)
 
-    def _update_many(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows) -> None:
+    def _update_many(self, actions: Floats, rewards: Floats, weights: Floats, rows: Rows, along: Floats | None) -> None:
         root, mean = self.root[rows], self.mean[rows]  # views for a slice, copies for an index
-        v = np.vecmat(actions, root)  # Sᵀa (m, d)
+        v = np.vecmat(actions, root) if along is None else along  # Sᵀa (m, d)
         gain = np.matvec(root, v)  # Σ⁻¹a (m, d)
         c = 1.0 + weights * np.vecdot(v, v)
         residual = rewards - np.vecdot(actions, mean)
@@ -125,10 +128,10 @@ class Ridge:
         if self.bounds.kept:
             self.bounds.shrink(gain, share)
 
-    def _update_one(self, row: int, action: Floats, reward: float, weight: float) -> None:
+    def _update_one(self, row: int, action: Floats, reward: float, weight: float, along: Floats | None) -> None:
         """Do the same, bit for bit, for one row, as a live service has: batched calls would take twice the time."""
         root, mean = self.root[row], self.mean[row]
-        v = action.dot(root)
+        v = action.dot(root) if along is None else along
         gain = root.dot(v)
         c = 1.0 + weight * float(v.dot(v))
         residual = reward - float(action.dot(mean))

@@ -46,3 +46,16 @@ class Surprise(FieldArrays):
         moved = self.spread * np.exp(pace * ((distance > _MEDIAN * self.spread) - 0.5))  # follows the median
         np.copyto(self.spread, moved, where=seen & ~dissent)
         return dissent
+
+    def judge_one(self, distance: float, reward: float, least: float, now: int, seen: bool) -> bool:
+        """Do the same, bit for bit, for a batch of one."""
+        if not seen:
+            return False
+        self.repeats[0] += reward == self.latest.item() and now > 1
+        self.latest[0] = reward
+        spread = self.spread.item()
+        if distance > _FAR * max(spread, least) and self.repeats.item() <= _REPEATED * now:
+            return True
+        pace = max(_PACE, _HASTE / (1.0 + now / _FIRST))
+        self.spread[0] = spread * np.exp(pace * ((distance > _MEDIAN * spread) - 0.5))
+        return False

@@ -8,11 +8,13 @@ trials beside it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from robandit.arrays import TINY, Bools, Floats, Index, Ints
+from robandit.arrays import TINY, Bools, Floats, Index, Ints, all_true, constant, count_to
 from robandit.policies.groups import part_of
 
 _REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
@@ -42,14 +44,19 @@ class Ballots(NamedTuple):
     def of(cls, precision: Floats, target: Floats, lam: float) -> Ballots:
         """The ballots of groups with these V (n, G, d, d) and b (n, G, d)."""
         dim = target.shape[-1]
-        inverse = np.linalg.inv(precision + lam * np.eye(dim))
+        prior = _identity(dim, lam)
+        inverse = np.linalg.inv(precision + prior)
         aside = np.matvec(inverse, target)  # (V+λI)⁻¹b
         return cls(
-            matrix=precision - lam * np.eye(dim) + lam * lam * inverse,
+            matrix=precision - prior + lam * lam * inverse,
             vector=target - lam * aside,
             constant=np.vecdot(target, aside),
             freedom=dim - lam * np.trace(inverse, axis1=-2, axis2=-1),
         )
+
+    def part(self, trials: Bools) -> Ballots:
+        """The ballots of some trials, (n,)."""
+        return Ballots(*(array[trials] for array in self))
 
     def distance(self, parameter: Floats) -> Floats:
         """r_g of each group at a parameter (n, d), (n, G)."""
@@ -59,7 +66,7 @@ class Ballots(NamedTuple):
 
     def solve(self, weights: Floats, lam: float) -> Floats:
         """The minimiser of λ‖μ‖² + Σ ω_g r_g(μ)², (n, d)."""
-        matrix = weighted_sum(weights, self.matrix) + lam * np.eye(self.vector.shape[-1])
+        matrix = weighted_sum(weights, self.matrix) + _identity(self.vector.shape[-1], lam)
         found = np.linalg.solve(matrix, weighted_sum(weights, self.vector)[..., None])
         return np.asarray(found[..., 0], dtype=float)
 
@@ -91,9 +98,12 @@ class BallotBox:
         row, place = np.nonzero(changed[trials, :used])
         if row.size:
             new = Ballots.of(precision[row, place][None], target[row, place][None], self._lam)
-            for mine, computed in zip(self._held, new, strict=True):
-                mine[trials[row], place] = computed[0]
-            changed[trials[row], place] = False
+            at = trials[row], place
+            for index, matrix in zip(zip(*(part.tolist() for part in at), strict=True), new.matrix[0], strict=True):
+                self._held.matrix[index] = matrix  # one by one: an index for all takes longer
+            for mine, computed in zip(self._held[1:], new[1:], strict=True):
+                mine[at] = computed[0]
+            changed[at] = False
         return Ballots(*(part_of(array, trials, used) for array in self._held))
 
 
@@ -152,15 +162,14 @@ def vote(evidence: Evidence, held: Ballots, start: Floats, noise: Floats, terms:
     share = say * number[:, None] / np.maximum(say.cumsum(axis=1)[:, -1:], TINY)
     bounds = reach * np.sqrt(share) * noise[:, None]
     mean, _ = settle(held, start, bounds, evidence.voice, _FAINT * terms.lam)
-    noise = np.clip(measured_noise(evidence, held, mean), terms.floor, terms.ceiling)
-    excess = held.distance(mean) / noise[:, None] - reach
+    distance = held.distance(mean)
+    noise = np.minimum(np.maximum(measured_noise(evidence, held, mean, distance), terms.floor), terms.ceiling)
+    excess = distance / noise[:, None] - reach
     zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance / noise)[:, None]  # in units of the noise
     bounds = (reach + zeta * roots) * noise[:, None]
-    for _ in range(_STEPS):
-        weights = believe(held.distance(mean), bounds, evidence.voice)
-        mean = held.solve(weights, terms.lam)
+    weights, mean = let_go(held, distance, bounds, evidence.voice, terms.lam)
     if evidence.slot.max(initial=0) > 0:
-        weights = _second_test(evidence, weights, held, terms.lam, noise, zeta)
+        weights = _second_test(evidence, weights, mean, held, terms.lam, noise, zeta)
     return VoteResult(weights, noise)
 
 
@@ -170,18 +179,37 @@ def settle(held: Ballots, start: Floats, bounds: Floats, voice: Floats, lam: flo
     Also the weights min{1, bound/r_g} of the groups. It solves weighted regressions until the weights are still, and
     begins with those at ``start`` (n, d).
     """
-    weights, mean = np.minimum(voice, 1.0), start.copy()
-    left = np.arange(len(weights))
+    weights, mean, limits = np.minimum(voice, 1.0), start.copy(), voice * bounds
+    left, live = count_to(len(weights)), all_true(len(weights))
     for _ in range(_MOST):
-        part = held if len(left) == len(weights) else Ballots(*(array[left] for array in held))
-        new = np.minimum(1.0, voice[left] * bounds[left] / np.maximum(part.distance(mean[left]), TINY))
-        moved = np.abs(new - weights[left]).max(axis=1) > _STILL
-        weights[left] = new
-        mean[left] = part.solve(new, lam)
-        left = left[moved]
-        if not left.size:
+        new = np.minimum(1.0, limits[left] / np.maximum(held.distance(mean[left]), TINY))
+        moved = live & (np.abs(new - weights[left]).max(axis=1) > _STILL)
+        at = left[live]
+        weights[at], mean[at], live = new[live], held.solve(new, lam)[live], moved
+        if not live.any():
             break
+        if 2 * np.count_nonzero(live) <= len(left):  # copying takes as long as a step
+            left, held, live = left[live], held.part(live), all_true(np.count_nonzero(live))
     return mean, weights
+
+
+def let_go(held: Ballots, distance: Floats, bounds: Floats, voice: Floats, lam: float) -> tuple[Floats, Floats]:
+    """The weights (n, G), once those beyond their bounds have lost their say step by step, and the estimate by them.
+
+    ``distance`` (n, G) is where it begins. Where a step changes no weight, no later one does.
+    """
+    weights = believe(distance, bounds, voice)
+    mean, left = held.solve(weights, lam), count_to(len(weights))
+    for _ in range(_STEPS - 1):
+        new = believe(held.distance(mean[left]), bounds[left], voice[left])
+        moved = (new != weights[left]).any(axis=1)
+        if not moved.any():
+            break
+        if 2 * np.count_nonzero(moved) <= len(left):  # copying takes as long as a step
+            left, new, held = left[moved], new[moved], held.part(moved)
+        weights[left] = new
+        mean[left] = held.solve(new, lam)
+    return weights, mean
 
 
 def believe(distance: Floats, bounds: Floats, voice: Floats) -> Floats:
@@ -191,14 +219,15 @@ def believe(distance: Floats, bounds: Floats, voice: Floats) -> Floats:
     return np.where(voice == 1.0, kept, np.minimum(voice, 1.0))
 
 
-def measured_noise(evidence: Evidence, held: Ballots, mean: Floats) -> Floats:
+def measured_noise(evidence: Evidence, held: Ballots, mean: Floats, distance: Floats) -> Floats:
     """The noise in units of the declared σ, (n,): the median over the groups of what their own regressions leave over.
 
-    What a group's regression leaves over, min_θ Σ w(r − ⟨a, θ⟩)² + λ‖θ − μ‖², is Σ w(r − ⟨a, μ⟩)² − r_g(μ)².
+    What a group's regression leaves over, min_θ Σ w(r − ⟨a, θ⟩)² + λ‖θ − μ‖², is Σ w(r − ⟨a, μ⟩)² − r_g(μ)²;
+    ``distance`` is r_g(μ), (n, G).
     """
     point = mean[:, None, :]
     around = np.vecdot(np.matvec(evidence.precision, point) - 2.0 * evidence.target, point) + evidence.squares
-    left = np.maximum(around - held.distance(mean) ** 2, 0.0)
+    left = np.maximum(around - distance**2, 0.0)
     free = np.maximum(evidence.counts - held.freedom, 0.0) * (evidence.voice > 0.0)
     median, total = weighted_median(left / np.maximum(free, _LEAST), free), free.cumsum(axis=1)[:, -1]
     return np.sqrt((median * total + _PRIOR) / (total + _PRIOR))
@@ -222,39 +251,63 @@ def weighted_sum(weights: Floats, values: Floats) -> Floats:
 
     Unlike a matrix product, it adds group to group in order, so that empty groups change no bit.
     """
-    flat = np.einsum("ng,ngk->nk", weights, values.reshape(*weights.shape, -1))
+    size = prod(values.shape[2:])
+    if size == 1:  # which einsum adds in another order
+        return (weights.reshape(values.shape) * values).cumsum(axis=1)[:, -1]
+    flat = np.einsum("ng,ngk->nk", weights, values.reshape(*weights.shape, size))
     return flat.reshape(len(weights), *values.shape[2:])
 
 
-def _second_test(evidence: Evidence, weights: Floats, held: Ballots, lam: float, noise: Floats, zeta: Floats) -> Floats:
-    """The weights of the groups, once each source has answered for itself as a whole.
+def _second_test(
+    evidence: Evidence, weights: Floats, mean: Floats, held: Ballots, lam: float, noise: Floats, zeta: Floats
+) -> Floats:
+    """The weights of the groups, once each source has answered for itself as a whole; ``mean`` (n, d) is by them now.
 
     What is believed of a source must fit all stretches together. Where most of it is not believed, the rest falls, too.
     """
     sources = int(evidence.slot.max()) + 1
     member: Bools = evidence.slot[:, None, :] == np.arange(sources)[:, None]  # (n, S, G)
     known = member.any(axis=2).sum(axis=1)
-    total = _by_source(member, weights, evidence.precision), _by_source(member, weights, evidence.target)
-    whole = Ballots.of(*total, lam)
+    trial, source, whole = _whole_sources(evidence, member, weights, lam)
     mass = _by_source(member, weights, evidence.mass[..., None])[..., 0]
-    bounds = (whole.reach(known) + zeta * np.sqrt(mass)) * noise[:, None]
+    far = whole.reach(known[trial])[:, 0]
+    bounds = ((far + zeta[trial, 0] * np.sqrt(mass[trial, source])) * noise[trial])[:, None]
     both, slot = weights, np.maximum(evidence.slot, 0)
     say = _by_source(member, np.ones(weights.shape), evidence.say[..., None])[..., 0]
-    mean = _by_source(member, weights, evidence.say[..., None])[..., 0] / np.maximum(say, TINY)
-    record = np.minimum(1.0, mean / _RECORD) ** _STEEP
-    for _ in range(2):
-        trust = believe(whole.distance(held.solve(both, lam)), bounds, np.ones(bounds.shape))
-        trust *= record
+    believed = _by_source(member, weights, evidence.say[..., None])[..., 0] / np.maximum(say, TINY)
+    record = np.minimum(1.0, believed / _RECORD) ** _STEEP
+    trust, voice = np.ones(record.shape), np.ones(bounds.shape)
+    for step in range(2):
+        if step:
+            mean = held.solve(both, lam)
+        trust[trial, source] = believe(whole.distance(mean[trial]), bounds, voice)[:, 0] * record[trial, source]
         trust[known == 1] = 1.0  # nobody to compare it with
         both = np.where(evidence.voice == 1.0, weights * np.take_along_axis(trust, slot, axis=1), weights)
     return both
 
 
+def _whole_sources(evidence: Evidence, member: Bools, weights: Floats, lam: float) -> tuple[Index, Index, Ballots]:
+    """The trials (m,) and slots (m,) of the sources that their trust matters to, and the ballot (m, 1) of each.
+
+    The others have no groups that vote and are believed at all.
+    """
+    matters = ((weights > 0.0) & (evidence.voice == 1.0))[:, None]
+    trial, source = np.nonzero((member & matters).any(axis=2))
+    mine = member[trial, source]  # (m, G)
+    most = int(mine.sum(axis=1).max(initial=1))
+    places = (~mine).argsort(axis=1, kind="stable")[:, :most]  # a source's own groups, in order, come first
+    at = trial[:, None], places
+    shares = weights[at] * np.take_along_axis(mine, places, axis=1)
+    precision, target = (weighted_sum(shares, x[at])[:, None] for x in (evidence.precision, evidence.target))
+    return trial, source, Ballots.of(precision, target, lam)
+
+
 def _by_source(member: Bools, weights: Floats, values: Floats) -> Floats:
-    """Σ ω_g x_g over the groups of each source, (n, S, …), for values (n, G, …)."""
+    """Σ ω_g x_g over the groups of each source, (n, S, k), for values (n, G, k), in order as `weighted_sum`."""
     shares = member * weights[:, None]
-    flat = np.einsum("nsg,ngk->nsk", shares, values.reshape(*weights.shape, -1))
-    return flat.reshape(*shares.shape[:2], *values.shape[2:])
+    if values.shape[2] == 1:
+        return (shares * values[:, None, :, 0]).cumsum(axis=2)[:, :, -1:]
+    return np.einsum("nsg,ngk->nsk", shares, values)
 
 
 def without_bad_spells(evidence: Evidence, weights: Floats, spell: Ints, closed: Bools) -> Floats:
@@ -278,3 +331,9 @@ def mean_power(first: Floats, last: Floats, power: float) -> Floats:
     """
     above = power + 1.0
     return np.where(last > first, (last**above - first**above) / (above * np.maximum(last - first, TINY)), first**power)
+
+
+@lru_cache(maxsize=64)
+def _identity(dim: int, scale: float) -> Floats:
+    """So many times the identity; made once, since a vote needs it often."""
+    return constant(scale * np.eye(dim))
