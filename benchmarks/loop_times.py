@@ -21,7 +21,7 @@ class Steps:
     """The longest step so far, all of them, and how many there were."""
 
     def __init__(self, file: Path) -> None:
-        self._file, self._before = file, asyncio.Handle._run  # type: ignore[attr-defined]
+        self._file, self._before = file, asyncio.Handle._run
         self.longest = self.total = 0.0
         self.number = 0
 
@@ -45,6 +45,6 @@ class Steps:
 if __name__ == "__main__":
     sys.modules["uvloop"] = None  # type: ignore[assignment]  # its steps can't be watched
     steps = Steps(Path(sys.argv[1]))
-    asyncio.Handle._run = lambda handle: steps.run(handle)  # type: ignore[attr-defined]
+    setattr(asyncio.Handle, "_run", lambda handle: steps.run(handle))  # noqa: B010 - mypy minds the assignment
     signal.signal(signal.SIGUSR1, steps.write)
     sys.exit(main(sys.argv[2:]))

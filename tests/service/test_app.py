@@ -259,15 +259,20 @@ def test_metrics_of_many_bandits_are_written_in_parts(tmp_path: Path, monkeypatc
     async def ask() -> int:
         hub = Hub(SQLiteStore(tmp_path / "log.db"))
         service = Service(hub, Keys([]))
-        lines = [f"line {number}" for number in range(60_000)]
-        monkeypatch.setattr(hub, "metrics", lambda names: (turns.append(0) or line for line in lines))
+
+        def metrics(names: Any) -> Iterator[str]:
+            for number in range(60_000):
+                turns.append(number)
+                yield f"line {number}"
+
+        monkeypatch.setattr(hub, "metrics", metrics)
         work = asyncio.create_task(service._metrics(Request({"type": "http", "headers": []})))
         most, before = 0, 0
         while not work.done():
             await asyncio.sleep(0)
             most, before = max(most, len(turns) - before), len(turns)
         hub.stop()
-        assert (await work).body.count(b"\n") == 60_000
+        assert bytes((await work).body).count(b"\n") == 60_000
         return most
 
     assert asyncio.run(ask()) <= 2000

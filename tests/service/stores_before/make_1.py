@@ -116,7 +116,8 @@ def main() -> None:
 
 
 def _lines(hub: Any, name: str) -> list[bytes]:
-    number, found = hub.bandits[name].record.number, []
+    number = hub.bandits[name].record.number
+    found: list[bytes] = []
     while page := hub._store.page(number, len(found)):
         found += page
     return found
