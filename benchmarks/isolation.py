@@ -2,6 +2,9 @@
 
 Each line has the latency of a decision between two actions, sent every 5 ms on a connection of its own: alone, and
 while another connection sends one dear request after the other. With --bandits N it also makes N idle bandits first.
+
+The last figure is the longest step of the service's event loop, in CPU time: what others wait for at most, on a machine
+that has nothing else to do. Latencies by the clock tell more about the machine where it has.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,16 +43,17 @@ def dear() -> Iterator[tuple[str, list[bytes], Callable[[int], bytes]]]:
     batch = request("/v1/bandits/small/rewards", json.dumps(unknown, separators=(",", ":")).encode())
     yield "10 000 unknown rewards", [], lambda n: batch
     for policy, dim in (
+        ("oful", 2),
+        ("oful", 1000),
         ("quorum", 20),
         ("quorum", 100),
-        ("oful", 1000),
         ("multi-level-weighted-oful", 18),
         ("multi-level-weighted-oful", 130),
         ("lin-ts", 2),
         ("exp3p", 18),
     ):
         name = f"{policy}-{dim}"
-        body = json.dumps({"dim": dim, "policy": policy, "noise_range": 0.5}).encode()
+        body = json.dumps({"dim": dim, "policy": policy, "noise_range": 0.5, "exploration": 0.1}).encode()
         whole = decision(name, policy, dim)
         count = whole.count(b'"id"')
         made = request(f"/v1/bandits/{name}", body, "PUT")
@@ -56,6 +61,9 @@ def dear() -> Iterator[tuple[str, list[bytes], Callable[[int], bytes]]]:
     wide = json.dumps({"dim": 1000, "policy": "oful"}).encode()
     yield "status, 1000 features", [], lambda n: request("/v1/bandits/oful-1000", b"", "GET")
     yield "new bandit, 1000 features", [], lambda n: request(f"/v1/bandits/wide-{n}", wide, "PUT")
+    yield "the log of the largest decisions", [], lambda n: request("/v1/bandits/oful-2/log", b"", "GET")
+    yield "metrics", [], lambda n: request("/metrics", b"", "GET")
+    yield "the list of bandits", [], lambda n: request("/v1/bandits", b"", "GET")
 
 
 async def probe(port: int, over: asyncio.Event) -> list[float]:
@@ -83,6 +91,15 @@ async def probe(port: int, over: asyncio.Event) -> list[float]:
     return found
 
 
+async def whole(port: int, asked: bytes) -> None:
+    """Ask, and read all of the answer, however it comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(asked.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    while await reader.read(1 << 20):
+        pass
+    writer.close()
+
+
 async def beside(port: int, asked: Callable[[int], bytes] | None, seconds: float) -> tuple[list[float], list[float]]:
     """The latencies of small decisions, and of the dear requests beside them."""
     over, took = asyncio.Event(), []
@@ -93,30 +110,42 @@ async def beside(port: int, asked: Callable[[int], bytes] | None, seconds: float
         if asked is None:
             await asyncio.sleep(seconds)
         else:
-            await once(port, asked(number))
+            await whole(port, asked(number))
         took.append(time.perf_counter() - begin)
         number += 1
     over.set()
     return await others, took
 
 
-def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+def longest(process: subprocess.Popen[bytes], file: Path) -> tuple[float, int, float]:
+    """The longest step of the loop since this was last asked, the number of steps, and their CPU, in milliseconds."""
+    file.unlink(missing_ok=True)
+    process.send_signal(signal.SIGUSR1)
+    while not file.exists():
+        time.sleep(0.01)
+    most, number, total = file.read_text(encoding="ascii").split()
+    return float(most), int(number), float(total)
 
 
-def show(name: str, port: int, pid: int, asked: Callable[[int], bytes] | None, seconds: float) -> None:
-    """Measure, and print a line."""
-    before = cpu(pid)
-    found, took = run(beside(port, asked, seconds))
-    spent = 1e3 * (cpu(pid) - before)
-    half, most = np.percentile(1e3 * np.array(found), [50, 99])
-    dear = f"   {spent / len(took):6.1f} ms of CPU for each of {len(took)}" if asked else ""
-    print(
-        f"{name:36} {len(found):>5} others   p50 {half:6.1f}   p99 {most:6.1f}   max {1e3 * max(found):6.1f} ms{dear}",
-        flush=True,
-    )
+class Service(NamedTuple):
+    """The service that is measured."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    def show(self, name: str, asked: Callable[[int], bytes] | None, seconds: float) -> None:
+        """Measure, and print a line."""
+        longest(self.process, self.file)
+        found, took = run(beside(self.port, asked, seconds))
+        most, _, total = longest(self.process, self.file)
+        half, slow = np.percentile(1e3 * np.array(found), [50, 99])
+        dear = f"{total / len(took):7.1f} ms for each of {len(took)}" if asked else f"{total / len(found):7.2f} ms each"
+        print(
+            f"{name:36} {len(found):>5} others   p50 {half:6.1f}   p99 {slow:6.1f}   max {1e3 * max(found):6.1f} ms"
+            f"   CPU: longest step {most:6.1f} ms, {dear}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -125,21 +154,26 @@ def main() -> None:
     parser.add_argument("--bandits", type=int, default=0, metavar="N", help="measure beside N idle bandits, too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        serve = ["-m", "robandit", "serve", "--store", str(Path(folder) / "log.db"), "--port"]
+        file, script = Path(folder) / "steps", str(Path(__file__).with_name("loop_times.py"))
+        serve = [script, str(file), "serve", "--store", str(Path(folder) / "log.db"), "--port"]
         with running(serve) as (port, process):
-            show_all = partial(show, port=port, pid=process.pid, seconds=options.seconds)
-            run(once(port, request("/v1/bandits/small", json.dumps({"dim": 2}).encode(), "PUT")))
-            run(beside(port, None, 1.0))
-            show_all("alone", asked=None)
-            for number in range(options.bandits):
-                run(once(port, request(f"/v1/bandits/idle-{number}", b'{"dim": 20}', "PUT")))
-            if options.bandits:
-                show_all(f"{options.bandits:,} idle bandits", asked=None)
-            for name, first, asked in dear():
-                for one in first:
-                    run(once(port, one))
-                show_all(name, asked=asked)
-            show_all("alone, again", asked=None)
+            measure(Service(port, process, file), options.seconds, options.bandits)
+
+
+def measure(service: Service, seconds: float, bandits: int) -> None:
+    """All measurements, one after the other."""
+    run(once(service.port, request("/v1/bandits/small", json.dumps({"dim": 2, "policy": "oful"}).encode(), "PUT")))
+    run(beside(service.port, None, 1.0))
+    service.show("alone", None, seconds)
+    for number in range(bandits):
+        run(once(service.port, request(f"/v1/bandits/idle-{number}", b'{"dim": 20, "policy": "oful"}', "PUT")))
+    if bandits:
+        service.show(f"{bandits:,} idle bandits", None, seconds)
+    for name, first, asked in dear():
+        for one in first:
+            run(once(service.port, one))
+        service.show(name, asked, seconds)
+    service.show("alone, again", None, seconds)
 
 
 if __name__ == "__main__":

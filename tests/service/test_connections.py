@@ -88,7 +88,7 @@ def test_a_flood_of_half_requests_stops_nobody(server: Server, sent: bytes) -> N
     finally:
         for link in flood:
             link.close()
-    assert server.ask("GET", "/v1/bandits/shop")[1]["rounds"] == 10
+    assert server.ask("GET", "/v1/bandits/shop")[1]["rounds"] == 2 * DESCRIPTORS // 50
     server.process.terminate()
     server.process.wait(20)
     reader.join(20)

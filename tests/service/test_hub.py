@@ -243,17 +243,18 @@ def test_a_bandit_whose_policy_is_gone_keeps_no_other_from_being_served(
     sentence = "bandit 'old' is not served: this version of robandit has no policy 'sceptic'"
     assert sentence in caplog.text and list(hub.bandits) == ["shop"]
     reward = [Feedback(decision_id="one", reward=0.1)]
-    refused = working(
+    *refused, new, _, _, _ = working(
         hub,
         lambda: hub.decide("old", offer("two")),
         lambda: hub.reward("old", reward),
         lambda: hub.create("old", settings, 7),
+        lambda: hub.create("new", settings, 7),
+        lambda: hub.reward("shop", reward),
+        *(partial(hub.decide, name, offer("two")) for name in ("new", "shop")),
     )
-    assert [(one.status, sentence in str(one)) for one in refused] == [(409, True)] * 3
+    assert [(one.status, sentence in str(one)) for one in refused] == [(409, True)] * 3 and new is True
     with pytest.raises(Refused, match="create a bandit of another name"):
         hub.status("old")
-    working(hub, lambda: hub.create("new", settings, 7), lambda: hub.reward("shop", reward))
-    working(hub, *(partial(hub.decide, name, offer("two")) for name in ("new", "shop")))
     hub.stop()
     found = list(check_bandits(SQLiteStore(path)))
     assert [(one.name, one.events, one.faults) for one in found] == [("shop", 3, []), ("old", 1, []), ("new", 1, [])]

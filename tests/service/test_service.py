@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import random
 import re
 import shlex
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from served import FIRST, ONE, SHOP, Customer, Server, check_fold, check_nothing_lost, everything, free_port, menu
+from served import FIRST, ONE, SHOP, Server, check_fold, everything, free_port, menu
 
 from robandit.cli import main
 from robandit.service.keys import ROLES, Keys, new_key
@@ -24,7 +20,6 @@ from robandit.service.log_lines import JsonLines
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.types import BanditSettings
 
-KILLS = int(os.environ.get("ROBANDIT_KILLS", "5"))
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/v1/bandits/shop/decisions", b"{", 400, "not JSON"),
     ("POST", "/v1/bandits/shop/decisions", b"\xff\xfe{}", 400, "not JSON"),
@@ -299,34 +294,6 @@ def test_a_key_has_a_rate() -> None:
     assert keys.within_rate("you")
     with pytest.raises(ValueError, match="role must be"):
         new_key("me", "king")
-
-
-# ------------------------------------------------------------------------------------ killed under load
-
-
-def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
-    """After `kill -9` at random moments under load what was acknowledged is there once, and the state is its fold."""
-    path, rng = tmp_path / "log.db", random.Random(3)
-    server = Server(path)
-    assert server.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
-    over = threading.Event()
-
-    def ask(*request: Any) -> tuple[int, Any]:
-        return server.ask(*request)
-
-    customers = [Customer(ask, number, over) for number in range(4)]
-    for customer in customers:
-        customer.start()
-    for _ in range(KILLS):
-        time.sleep(rng.uniform(0.05, 0.6))
-        server.kill()
-        server = Server(path, port=server.port)
-    time.sleep(0.3)
-    over.set()
-    for customer in customers:
-        customer.join(30)
-    server.kill()
-    check_nothing_lost(SQLiteStore(path), customers)
 
 
 # ------------------------------------------------------------------------------------ the page

@@ -24,7 +24,7 @@ SLICE = 0.01
 
 class DecisionCost(NamedTuple):
     """Nanoseconds of a decision: ``cube`` · d³ + K · (``action`` + ``square`` · d²), measured as the worst of several
-    states and sets."""
+    states and sets: random rows, rows that are equal, opposite, zero, on a circle, or equal but for rounding."""
 
     cube: float
     action: float
@@ -35,10 +35,10 @@ _LIGHT = DecisionCost(0.0, 100.0, 0.6)
 _COSTS = {
     "lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
     "robust-lin-ts": DecisionCost(0.5, 30_000.0, 5.0),
-    "exp3p": DecisionCost(0.5, 1200.0, 15.0),
-    "cobe": DecisionCost(0.5, 3500.0, 20.0),
-    "stochastic-corral": DecisionCost(0.6, 5000.0, 50.0),
-    "multi-level-weighted-oful": DecisionCost(9.0, 2500.0, 100.0),
+    "exp3p": DecisionCost(0.5, 5500.0, 15.0),
+    "cobe": DecisionCost(0.5, 5500.0, 20.0),
+    "stochastic-corral": DecisionCost(0.6, 8500.0, 50.0),
+    "multi-level-weighted-oful": DecisionCost(9.0, 13_000.0, 80.0),
 }
 
 

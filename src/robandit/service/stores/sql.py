@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
-from robandit.service.stores.store import KINDS, PAGE, Bandit, DamageError, LogEntry, Snapshot
+from robandit.service.stores.store import KINDS, PAGE, PAGE_BYTES, Bandit, DamageError, LogEntry, Snapshot
 from robandit.wire.events import Event, decode, encode
 
 EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
@@ -81,9 +82,15 @@ class SQLReader(ABC):
         return found
 
     def page(self, bandit: int, after: int) -> list[bytes]:
-        rows = self._rows(f"{EVENTS} AND place > ? ORDER BY place LIMIT ?", bandit, after, PAGE)
+        rows = self._rows(f"{EVENTS} AND place > ? ORDER BY place LIMIT ?", bandit, after, self._fit(bandit, after))
         texts = ((*row[:3], self._text(row[3]), *row[4:]) for row in rows)
         return list(checked(texts, after, partial(self._damaged, bandit)))
+
+    def _fit(self, bandit: int, after: int) -> int:
+        """Number of events after a place that fit on a page."""
+        query = "SELECT length(body) FROM events WHERE bandit = ? AND place > ? ORDER BY place LIMIT ?"
+        sizes = accumulate(size for (size,) in self._rows(query, bandit, after, PAGE))
+        return max(1, sum(size <= PAGE_BYTES for size in sizes))
 
     def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
         query = "SELECT place, body, crc FROM events WHERE bandit = ? AND id = ? AND kind = ?"

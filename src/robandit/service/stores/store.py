@@ -12,6 +12,8 @@ KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
 decision, and its reward or default, happens once, whatever the code above the store does."""
 PAGE = 1000
 """Number of events that are read at a time."""
+PAGE_BYTES = 4 << 20
+"""Bytes of events that are read at a time, unless one event alone has more."""
 
 
 class Bandit(NamedTuple):
@@ -97,7 +99,10 @@ class Store(Protocol):
         ...
 
     def page(self, bandit: int, after: int) -> list[bytes]:
-        """Up to `PAGE` events after a place of the log, in its order, as `encode` writes them; none at its end."""
+        """Up to `PAGE` events after a place of the log, in its order, as `encode` writes them; none at its end.
+
+        Large ones are fewer, at least one and about `PAGE_BYTES`: while they are read nobody else is served.
+        """
         ...
 
     def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002

@@ -1,0 +1,41 @@
+"""Services that are killed at random moments under load: what they acknowledged is there once.
+
+`make test-kills` is the long form. ROBANDIT_KILLS says how often SQLite's service is killed, and ROBANDIT_KILLS_TWO how
+often one of two on PostgreSQL is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kills import Tally, kill_loop
+from test_postgres import Postgres
+
+ONE = int(os.environ.get("ROBANDIT_KILLS", "5"))
+TWO = int(os.environ.get("ROBANDIT_KILLS_TWO", "10"))
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    one = Postgres()
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def check(tally: Tally, kills: int) -> None:
+    assert (tally.lost, tally.double, tally.odd) == (0, 0, 0)
+    assert tally.kills >= kills and tally.decisions > 5 * kills and tally.rewards > 3 * kills
+
+
+def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
+    check(kill_loop(lambda number: str(tmp_path / f"{number}.db"), services=1, kills=ONE), ONE)
+
+
+@pytest.mark.engines
+def test_what_either_of_two_acknowledged_survives_kills(postgres: Postgres) -> None:
+    check(kill_loop(lambda number: postgres.new(f"kills{number}"), services=2, kills=TWO, a_store=50), TWO)
