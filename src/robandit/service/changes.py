@@ -13,7 +13,7 @@ from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
 from robandit.service.cost import SLICE, check_creation, check_decision
 from robandit.service.learner import Learner
-from robandit.service.live import Bandits, LiveBandit
+from robandit.service.live import Bandits, LiveBandit, StoreBusyError
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
@@ -91,9 +91,16 @@ class Changes:
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
         self._bandits.close(bandit, items)
-        found, end = [], perf_counter() + SLICE
+        found: list[Outcome] = []
+        end = perf_counter() + SLICE
         for one in given:
-            found.append(Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)))
+            try:
+                status = self._one_reward(bandit, one, items)
+            except StoreBusyError:
+                if not found:
+                    raise
+                break  # the rest is asked for when the store can be read
+            found.append(Outcome(decision_id=one.decision_id, status=status))
             if perf_counter() >= end:
                 break
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from robandit.policies import POLICIES
@@ -39,6 +39,7 @@ _COSTS = {
 }
 
 
+@lru_cache(maxsize=1024)
 def most_actions(policy: str, dim: int) -> int:
     """Number of actions that a decision of this policy may be between."""
     cost = _COSTS.get(policy, _LIGHT)

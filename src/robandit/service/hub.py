@@ -10,12 +10,13 @@ from typing import Any
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
-from robandit.service.change_queue import ChangeQueue
+from robandit.service.change_queue import ChangeQueue, Done
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
+from robandit.service.shared_queue import SharedQueue
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcome, Status
 
@@ -38,7 +39,8 @@ class Hub:
             raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
         self._store, self._look, self.clock = store, look, ServiceClock(store.now, ticks)
         self.bandits = Bandits(store, self.clock)
-        self._changes, self._queue = Changes(self.bandits, self.clock), ChangeQueue(store, self.bandits)
+        self._changes = Changes(self.bandits, self.clock)
+        self._queue = SharedQueue(store, self.bandits) if store.shared else ChangeQueue(store, self.bandits)
         self._ask, self.work = self._queue.ask, self._queue.work
         store.release()
 
@@ -63,6 +65,10 @@ class Hub:
     async def decide(self, name: str, choice: Choice) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
         return await self._ask(lambda items: self._changes.decide(self.bandits.named(name), choice, items))
+
+    def decide_soon(self, name: str, choice: Choice, done: Done) -> None:
+        """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
+        self._queue.submit(lambda items: self._changes.decide(self.bandits.named(name), choice, items), done)
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
@@ -117,16 +123,18 @@ class Hub:
 
     async def _pages(self, bandit: LiveBandit) -> AsyncIterator[list[bytes]]:
         after, last = 0, bandit.learner.place
+        await self._ask(lambda items: None)  # which is answered when all of that is written
         while after < last:
             page = await self._ask(partial(self._page, bandit, after))
             yield page[: last - after]
             after += len(page)
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
-        return self._store.page(bandit.record.number, after)
+        return self.bandits.page(bandit, after)
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
+        self._queue.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:
                 append(self._store, [], kept)

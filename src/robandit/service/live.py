@@ -25,6 +25,10 @@ SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
 
 
+class StoreBusyError(Exception):
+    """The store is writing, and can be read after that."""
+
+
 @dataclass(eq=False)
 class LiveBandit:
     """A bandit that is being served: its record in the store, and its state."""
@@ -53,7 +57,8 @@ class Bandits(dict[str, LiveBandit]):
         self._store, self._clock = store, clock
         self._numbers: dict[int, LiveBandit] = {}
         self._changed: set[LiveBandit] = set()  # since the monitors were last looked at
-        self._writing: set[LiveBandit] = set()  # that have an event in the group that is being written
+        self.busy = False
+        """Whether a thread is writing, so that the store can't be read."""
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
         for record in store.bandits():
             self._adopt(record)
@@ -105,18 +110,26 @@ class Bandits(dict[str, LiveBandit]):
         bandit.learner.apply(event)
         bandit.fresh[KINDS[type(event)], event.id] = event
         items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
-        self._writing.add(bandit)
         self._touch(bandit)
 
     def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
         """The decision of an id, or its reward or default, whether it is written or about to be."""
-        return bandit.fresh.get((int(final), id)) or self._store.find(bandit.record.number, id, final=final)
+        return bandit.fresh.get((int(final), id)) or self._readable().find(bandit.record.number, id, final=final)
 
-    def written(self) -> None:
-        """Note that all events so far can be found in the store."""
-        for bandit in self._writing:
-            bandit.fresh.clear()
-        self._writing.clear()
+    def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
+        """Some events after a place of a bandit's log, as far as it is written."""
+        return self._readable().page(bandit.record.number, after)
+
+    def _readable(self) -> Store:
+        if self.busy:
+            raise StoreBusyError
+        return self._store
+
+    def written(self, items: Sequence[Item]) -> None:
+        """Note that these can be found in the store."""
+        for item in items:
+            if isinstance(item, LogEntry):
+                self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
 
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
@@ -157,11 +170,13 @@ class Bandits(dict[str, LiveBandit]):
 
     # Snapshots. No promise depends on them.
 
-    def snapshots(self) -> list[Snapshot]:
-        """Snapshots of those that are being written and have changed much since the last one. Large ones are rarer."""
+    def snapshots(self, items: Sequence[Item]) -> list[Snapshot]:
+        """Snapshots of those that these items, the last so far, change, and that have changed much since the last one.
+        Large ones are rarer."""
+        changed = {item.bandit for item in items if isinstance(item, LogEntry)}
         return [
             self._keep(one)
-            for one in self._writing
+            for one in map(self._numbers.__getitem__, sorted(changed))
             if one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
         ]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from itertools import chain
-from typing import Any, TypeAlias
+from struct import Struct
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Vectors:
 
     def __init__(self, settings: BanditSettings) -> None:
         self._dim, self.features = settings.dim, None
+        self._pack = Struct(f"{self._dim}d").pack
         if settings.features is not None:
             self.features = Features.from_json(json.dumps(settings.features))
             roles = settings.features["features"]
@@ -62,11 +63,8 @@ class Vectors:
                 )
         if choice.context is not None:
             raise Refused(422, "this bandit has no features by name, so it can't read a context: leave it out")
-        count = len(choice.actions)
-        numbers: Any = chain.from_iterable(action.features for action in choice.actions)
-        return np.fromiter(numbers, np.float64, count * self._dim).reshape(
-            count, self._dim
-        )  # np.array takes thrice that
+        rows = [self._pack(*action.features) for action in choice.actions]
+        return np.frombuffer(b"".join(rows)).reshape(-1, self._dim)  # a third of the time of np.fromiter
 
     def _check_records(self, choice: Choice) -> None:
         check_records(len(choice.actions), len(self._columns["action"]))
