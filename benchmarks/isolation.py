@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from robandit.service.cost import most_actions
-from service import Link, once, request, run, running
+from service import Link, cpu, once, request, run, running
 
 SMALL = {"actions": [{"id": "a", "features": [0.1, 0.2]}, {"id": "b", "features": [0.3, 0.1]}]}
 
@@ -98,12 +97,6 @@ async def beside(port: int, asked: Callable[[int], bytes] | None, seconds: float
         number += 1
     over.set()
     return await others, took
-
-
-def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def show(name: str, port: int, pid: int, asked: Callable[[int], bytes] | None, seconds: float) -> None:

@@ -19,15 +19,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from robandit.service.answers import ENCODE, LARGEST_BODY, answer, refusal
+from robandit.service.choices import read_choice
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
 from robandit.service.quick import Quick
 from robandit.service.refused import Refused
-from robandit.service.senders import Senders, require_json
+from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Batch, Choice, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -47,7 +48,7 @@ class Service:
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self.accept = Quick(hub, keys, self._senders).accept
         """How a connection answers a request the short way, if it may."""
-        self._often: dict[str, tuple[str, Callable[[str, bytes], Awaitable[Any]]]] = {
+        self._often: dict[str, tuple[str, Callable[[str, Scope, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
             "rewards": ("reward", self._reward),
         }
@@ -70,14 +71,14 @@ class Service:
         self,
         name: str,
         role: str,
-        handle: Callable[[str, bytes], Awaitable[Any]],
+        handle: Callable[[str, Scope, bytes], Awaitable[Any]],
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
         try:
             self._keys.check(Headers(scope=scope), role, name)
-            body = ENCODE(await handle(name, await _body(scope, receive)))
+            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=role == "decide")))
         except Exception as error:
             await refusal(error, scope)(scope, receive, send)
             return
@@ -165,15 +166,15 @@ class Service:
         new = await self.hub.create(name, settings, wanted.seed, given)
         return answer(self.hub.status(name), 201 if new else 200)
 
-    async def _decide(self, name: str, body: bytes) -> Chosen:
-        return await self.hub.decide(name, _CHOICE.decode(body))
+    async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
+        return await self.hub.decide(name, read_choice(scope, body))
 
-    async def _reward(self, name: str, body: bytes) -> Outcomes:
+    async def _reward(self, name: str, scope: Scope, body: bytes) -> Outcomes:
         given = _FEEDBACK.decode(body)
         return Outcomes(results=await self.hub.reward(name, given if isinstance(given, list) else [given]))
 
     async def _status(self, request: Request) -> Response:
-        await self.hub.catch_up()
+        await self.hub.catch_up(request.path_params["name"])
         return answer(self.hub.status(request.path_params["name"]))
 
     async def _list(self, request: Request) -> Response:
@@ -182,7 +183,7 @@ class Service:
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
-        await self.hub.catch_up()
+        await self.hub.catch_up(name)
         if form == "parquet":
             return await self._parquet(request, name)
         if form != "ndjson":
@@ -216,13 +217,12 @@ class Service:
         return answer({"status": "ok"})
 
 
-_CHOICE = msgspec.json.Decoder(Choice)
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """Read the body. One that is not JSON or too large is refused, before it is read where its head says so."""
-    require_json(scope)
+async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes:
+    """Read the body. One of another type or too large is refused, before it is read where its head says so."""
+    require_type(scope, block=block)
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > LARGEST_BODY:
             raise Refused(413, _SIZE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -61,11 +62,11 @@ class Group:
             done(Refused(503, _STOPPING))
 
 
-class Queue:
+class Queue(ABC):
     """What the queues of all stores have in common."""
 
-    def __init__(self, store: Store, bandits: Bandits) -> None:
-        self._store, self._bandits = store, bandits
+    def __init__(self, bandits: Bandits) -> None:
+        self._bandits = bandits
         self._wake = asyncio.Event()
         self.broken: str | None = None
         """The reason why nothing can be written any more."""
@@ -84,14 +85,27 @@ class Queue:
         self._take(Job(run, done))
         self._wake.set()
 
+    def stop(self, why: str) -> None:
+        """Acknowledge nothing from now on."""
+        self.broken = self.broken or why
+        self._wake.set()
+
+    @abstractmethod
     def _take(self, job: Job) -> None:
-        raise NotImplementedError
+        """Run a job now or soon."""
+
+    @abstractmethod
+    async def work(self) -> None:
+        """Serve the queue until something can't be written. From then on nothing is acknowledged."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what is open, and wait for what is being written: nothing more comes."""
 
     def _break(self, error: Exception) -> None:
         """Acknowledge nothing from now on: what is half written or half changed must not go on."""
-        self.broken = self.broken or str(error)
         log.critical("nothing is acknowledged any more, and the service stops", exc_info=error)
-        self._wake.set()
+        self.stop(str(error))
 
 
 class ChangeQueue(Queue):
@@ -102,7 +116,8 @@ class ChangeQueue(Queue):
     """
 
     def __init__(self, store: Store, bandits: Bandits) -> None:
-        super().__init__(store, bandits)
+        super().__init__(bandits)
+        self._store = store
         self._open = Group()
         self._waiting: list[Job] = []  # for the store
         self._thread = ThreadPoolExecutor(1, "commit")

@@ -145,12 +145,13 @@ class Connection(HttpToolsProtocol):
         """How to answer the request whose head has come, if that can be done without ASGI."""
         parser, path = self.parser, self.url
         accept: Callable[[Scope], Begin | None] | None = getattr(self.app, "accept", None)
-        plain = path[:1] == b"/" and not (b"%" in path or b"?" in path or b"#" in path)
+        path, _, query = path.partition(b"?")
+        plain = path[:1] == b"/" and b"%" not in path and b"#" not in self.url
         if accept is None or not plain or self.flow.write_paused or parser.should_upgrade():
             return None
         if parser.get_http_version() != "1.1":
             return None
-        self.scope |= {"method": parser.get_method().decode(), "path": path.decode("latin-1"), "query_string": b""}
+        self.scope |= {"method": parser.get_method().decode(), "path": path.decode("latin-1"), "query_string": query}
         return accept(cast(Scope, self.scope))
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:

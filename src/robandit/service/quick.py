@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from robandit.service.answers import ENCODE, LARGEST_BODY, refusal
+from robandit.service.choices import read_choice
 from robandit.service.hub import Hub
 from robandit.service.keys import Key, Keys
 from robandit.service.refused import Refused
-from robandit.service.senders import Senders, require_json
-from robandit.wire.types import NAME, Choice
+from robandit.service.senders import Senders, require_type
+from robandit.wire.types import NAME
 
 WriteAnswer: TypeAlias = Callable[[int, Sequence[tuple[bytes, bytes]], bytes], None]
 """Takes an answer: its status, headers and body."""
@@ -29,7 +29,6 @@ Begin: TypeAlias = Callable[[bytes, WriteAnswer], None]
 """Begins to answer a request, whose body it takes."""
 
 _PATH = re.compile(f"/v1/bandits/({NAME})/decisions")
-_CHOICE = msgspec.json.Decoder(Choice)
 
 
 class Quick:
@@ -41,7 +40,7 @@ class Quick:
     def accept(self, scope: Scope) -> Begin | None:
         """How to answer this request, or None if it has to go the long way. Nothing has been counted or changed."""
         found = _PATH.fullmatch(scope["path"])
-        if found is None or scope["method"] != "POST" or scope["query_string"]:
+        if found is None or scope["method"] != "POST":
             return None
         length = -1
         for name, value in scope["headers"]:
@@ -53,7 +52,7 @@ class Quick:
             return None
         try:
             self._senders.check(scope)
-            require_json(scope)
+            require_type(scope, block=True)
             key = self._keys.allowed(Headers(scope=scope), "decide", found[1]) if self._keys.required else None
         except Refused:
             return None
@@ -63,7 +62,7 @@ class Quick:
         try:
             if key is not None:
                 self._keys.count(key)
-            choice = _CHOICE.decode(body)
+            choice = read_choice(scope, body)
         except Exception as error:
             _answer(scope, write, error)
         else:

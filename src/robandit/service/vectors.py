@@ -15,7 +15,7 @@ from robandit.features import Features
 from robandit.service.cost import check_records
 from robandit.service.refused import Refused
 from robandit.service.span import spanned
-from robandit.wire.types import Action, BanditSettings, Choice
+from robandit.wire.types import MOST_ACTIONS, Action, BanditSettings, Block, Choice
 
 Unusual: TypeAlias = dict[str, dict[str, int]]
 """How many values were clipped, unseen or missing, by column."""
@@ -37,8 +37,25 @@ class Vectors:
         """The projection onto what vectors can tell apart, where features by name say that."""
         return None if self.features is None else spanned(self.features)
 
-    def __call__(self, choice: Choice) -> tuple[Floats, Unusual | None]:
+    def names(self, choice: Choice | Block) -> list[str]:
+        """The ids of all actions."""
+        if isinstance(choice, Choice):
+            return [action.id for action in choice.actions]
+        count, rest = divmod(len(choice.features), 8 * self._dim)
+        if self.features is not None:
+            raise Refused(422, "this bandit takes records: send JSON with an object for each action")
+        if rest or not 1 <= count <= MOST_ACTIONS:
+            raise Refused(
+                422,
+                f"a block for this bandit has {8 * self._dim} bytes for each of 1 to {MOST_ACTIONS:,} actions, "
+                f"and this one has {len(choice.features):,}",
+            )
+        return list(map(str, range(count)))
+
+    def __call__(self, choice: Choice | Block) -> tuple[Floats, Unusual | None]:
         """The vectors (K, d) of all actions, and what was unusual about them, if anything was."""
+        if isinstance(choice, Block):
+            return np.frombuffer(choice.features, "<f8").astype(np.float64, copy=False).reshape(-1, self._dim), None
         if self.features is None:
             return self._plain(choice), None
         self._check_records(choice)
