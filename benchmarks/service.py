@@ -66,7 +66,8 @@ class Nothing:
     snapshot = lambda self, bandit: None
 app = Service(Hub(Nothing(), look=Looker()), Keys([]))
 if __name__ == "__main__":
-    uvicorn.run(app, http=Connection, port=int(sys.argv[1]), log_level="error", access_log=False, server_header=False, date_header=False)
+    options = dict(log_level="error", access_log=False, server_header=False, date_header=False)
+    uvicorn.run(app, http=Connection, port=int(sys.argv[1]), **options)
 """
 
 
@@ -213,8 +214,8 @@ def measure(
             rates.append(len(found) / seconds)
             half, most = np.percentile(found, [50, 99])
             print(
-                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   {1e6 * spent / len(found):5.0f} µs of CPU"
-                f"   p50 {half:6.2f} ms   p99 {most:6.2f} ms",
+                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   "
+                f"{1e6 * spent / len(found):5.0f} µs of CPU   p50 {half:6.2f} ms   p99 {most:6.2f} ms",
                 flush=True,
             )
     return rates
