@@ -36,6 +36,8 @@ CREATE TABLE IF NOT EXISTS robandit.snapshots (
     bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL
 );
 """
+_CLOCK_EVERY = 0.2
+"""Seconds after which the server's clock is read again."""
 _BEFORE = {  # the columns of each table, and its key, before there were checksums
     "bandits": (("number", "name", "settings", "seed", "at"), ("number",)),
     "events": (("bandit", "place", "kind", "id", "body"), ("bandit", "place")),
@@ -49,6 +51,10 @@ SET synchronous_commit = on;
 SET idle_in_transaction_session_timeout = '10s';
 SET lock_timeout = '60s';
 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
+"""
+_KEEP = """
+INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
+SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
 """
 _LINK: dict[str, Any] = {
     "keepalives": 1,
@@ -69,7 +75,7 @@ class PostgresStore(SQLReader):
         self._url, self._whole_store = url, whole or self
         self._own = range(LANES) if whole is None else range(lane, lane + 1)
         self._opened: dict[int, PostgresStore] = {}
-        self._ahead = 0.0  # seconds by which the server's clock is ahead of `monotonic`
+        self._ahead = self._clock_read = 0.0  # seconds by which the server's clock is ahead of `monotonic`; when read
         try:
             self._db = psycopg.connect(url, **_LINK)
             try:
@@ -106,7 +112,7 @@ class PostgresStore(SQLReader):
         self._db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         self._db.execute(_SESSION)
         self._db.commit()
-        self._bandits, self._events = whole._start[0], whole._start[1].copy()
+        self._bandits, self._events, self._clock_read = whole._start[0], whole._start[1].copy(), whole._clock_read
 
     def lane(self, number: int) -> PostgresStore:
         if number not in self._opened:
@@ -144,7 +150,8 @@ class PostgresStore(SQLReader):
     def _read_clock(self) -> None:
         """Go by the server's clock, as all services do."""
         ((server,),) = self._rows("SELECT extract(epoch FROM clock_timestamp())")
-        self._whole_store._ahead = float(server) - monotonic()
+        self._clock_read = monotonic()
+        self._whole_store._ahead = float(server) - self._clock_read
 
     # Writing.
 
@@ -152,9 +159,12 @@ class PostgresStore(SQLReader):
         with self._whole():
             for lane in self._own:  # all take them in this order
                 self._rows("SELECT pg_advisory_xact_lock(?)", _WRITING - 2 * lane)
-            self._read_clock()
-            bandits = self.bandits(after=self._bandits)
+            if monotonic() >= self._clock_read + _CLOCK_EVERY:
+                self._read_clock()
             entries = [entry for lane in self._own for entry in self._news_of(lane)]
+            # Lane 0 makes bandits; others need to know those that have an event.
+            unknown = 0 in self._own or any(entry.bandit > self._bandits for entry in entries)
+            bandits = self.bandits(after=self._bandits) if unknown else []
         self._bandits = bandits[-1].number if bandits else self._bandits
         return [*bandits, *entries]
 
@@ -176,14 +186,13 @@ class PostgresStore(SQLReader):
         entries = [item for item in items if isinstance(item, LogEntry)]
         rows = [(self._next(row[0]), *row[:3], self._id(row[3]), *row[4:]) for row in map(event_row, entries)]
         with self._whole(), self._db.cursor() as cursor:
-            cursor.executemany("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", map(bandit_row, bandits))
-            cursor.executemany("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s)", rows)
-            cursor.executemany(
-                "INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE "
-                "SET place = excluded.place, body = excluded.body, crc = excluded.crc "
-                "WHERE excluded.place > snapshots.place",
-                map(snapshot_row, snapshots),
-            )
+            for query, some in (
+                ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", list(map(bandit_row, bandits))),
+                ("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s)", rows),
+                (_KEEP, list(map(snapshot_row, snapshots))),
+            ):
+                if some:
+                    cursor.executemany(query.encode(), some)
         self._bandits = bandits[-1].number if bandits else self._bandits
 
     def commit(self) -> None:
