@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from robandit.service.live import Bandits, StoreBusyError
@@ -19,6 +20,9 @@ from robandit.service.stores.store import DamageError, Item, Store, append
 log = logging.getLogger("robandit.service")
 
 _STOPPING = "the service can't write and is stopping; ask again, with the same ids, when it is back"
+
+GATHER = 0.002
+"""Seconds after which a group is written even if requests keep coming."""
 
 Run: TypeAlias = Callable[[list[Item]], Any]
 """What a job does. It adds what is to be written to the list that it is given, and returns its result."""
@@ -34,7 +38,7 @@ class Job(NamedTuple):
 
 
 @dataclass(slots=True)
-class Group:
+class JobGroup:
     """Jobs that have run and are written together: what they wrote, and their answers."""
 
     items: list[Item] = field(default_factory=list)
@@ -118,7 +122,7 @@ class ChangeQueue(Queue):
     def __init__(self, store: Store, bandits: Bandits) -> None:
         super().__init__(bandits)
         self._store = store
-        self._open = Group()
+        self._open = JobGroup()
         self._waiting: list[Job] = []  # for the store
         self._thread = ThreadPoolExecutor(1, "commit")
         self._writing: Future[None] | None = None
@@ -138,9 +142,10 @@ class ChangeQueue(Queue):
         while True:
             await self._wake.wait()
             self._wake.clear()
+            await self._gather()
             if self.broken is not None:
                 break
-            group, self._open = self._open, Group()
+            group, self._open = self._open, JobGroup()
             try:
                 await self._write(group.items)
             except Exception as error:
@@ -155,6 +160,13 @@ class ChangeQueue(Queue):
                 self._wake.set()
         self._open.answers += [(job.done, None) for job in self._waiting]
         self._open.refuse()
+
+    async def _gather(self) -> None:
+        """Let requests in for as long as they keep coming, and a moment at most: one commit serves all."""
+        end, before = perf_counter() + GATHER, 0
+        while len(self._open.answers) > before and perf_counter() < end:
+            before = len(self._open.answers)
+            await asyncio.sleep(0)
 
     async def _write(self, items: Sequence[Item]) -> None:
         """Write and commit. Where putting is quick, a thread only commits: two busy threads slow each other down."""

@@ -18,7 +18,7 @@ from robandit.service.refused import Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Proved, Rewarded
-from robandit.wire.types import BanditSettings, Block, Choice, Chosen, Feedback, Outcome
+from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome
 
 log = logging.getLogger("robandit.service")
 
@@ -53,7 +53,7 @@ class Changes:
         items.append(record)
         return True
 
-    def decide(self, bandit: LiveBandit, choice: Choice | Block, items: list[Item]) -> Chosen:
+    def decide(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
@@ -72,8 +72,8 @@ class Changes:
         self._bandits.put(bandit, decided, items)
         return _answer(decided)
 
-    def _draw(self, bandit: LiveBandit, choice: Choice | Block, names: list[str]) -> Decided:
-        sigmas = [] if isinstance(choice, Block) else [action.sigma for action in choice.actions]
+    def _draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str]) -> Decided:
+        sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
         try:
             return bandit.learner.decide(

@@ -8,7 +8,7 @@ import msgspec
 from starlette.types import Scope
 
 from robandit.service.refused import Refused
-from robandit.wire.types import Block, Choice
+from robandit.wire.types import Choice, ChoiceBlock
 
 BLOCK = "application/octet-stream"
 """Type of a body that is a block of numbers. A page elsewhere can't send it without being asked about first."""
@@ -24,7 +24,7 @@ def kind_of(scope: Scope) -> str | None:
     return None
 
 
-def read_choice(scope: Scope, body: bytes) -> Choice | Block:
+def read_choice(scope: Scope, body: bytes) -> Choice | ChoiceBlock:
     """Read the body of a request for a decision, and with a block the query."""
     query = scope["query_string"]
     if not query and kind_of(scope) != BLOCK:
@@ -40,4 +40,4 @@ def read_choice(scope: Scope, body: bytes) -> Choice | Block:
         return _CHOICE.decode(body)
     if len(pairs) > len(said):
         raise Refused(422, "with a block, the query may say `decision_id` and `source`, each once")
-    return msgspec.convert(said | {"features": body}, Block)
+    return msgspec.convert(said | {"features": body}, ChoiceBlock)

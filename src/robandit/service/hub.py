@@ -18,7 +18,7 @@ from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.wire.types import BanditSettings, Block, Choice, Chosen, Feedback, Outcome, Status
+from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
 
 log = logging.getLogger("robandit.service")
 
@@ -62,13 +62,13 @@ class Hub:
         described = settings.__struct_fields__ if given is None else tuple(given)
         return await self._ask(partial(self._changes.create, name, settings, seed, described))
 
-    async def decide(self, name: str, choice: Choice | Block) -> Chosen:
+    async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
         await self._know(name)
         bandit = self.bandits.named(name)
         return await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
 
-    def decide_soon(self, name: str, choice: Choice | Block, done: Done) -> None:
+    def decide_soon(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
         """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
         if name in self.bandits:
             bandit = self.bandits[name]
@@ -76,7 +76,7 @@ class Hub:
         else:  # another process may have created it
             self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
 
-    def _decide_heard(self, name: str, choice: Choice | Block, done: Done, heard: Exception | None) -> None:
+    def _decide_heard(self, name: str, choice: Choice | ChoiceBlock, done: Done, heard: Exception | None) -> None:
         """Choose an action, now that all bandits are known."""
         if heard is None and name in self.bandits:
             self.decide_soon(name, choice, done)

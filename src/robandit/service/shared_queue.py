@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from robandit.service.change_queue import Group, Job, Queue
+from robandit.service.change_queue import Job, JobGroup, Queue
 from robandit.service.live import Bandits
 from robandit.service.stores.store import Store, append
 
@@ -30,18 +30,18 @@ class SharedQueue(Queue):
             await self._wake.wait()
             self._wake.clear()
             jobs, self._jobs = self._jobs, []
-            group = Group()
+            group = JobGroup()
             try:
                 if jobs:
                     await self._serve(jobs, group)
             except Exception as error:  # a state that is half changed must not go on
                 self._break(error)
-                Group(answers=[(job.done, None) for job in jobs]).refuse()
+                JobGroup(answers=[(job.done, None) for job in jobs]).refuse()
             else:
                 group.answer()
-        Group(answers=[(job.done, None) for job in self._jobs]).refuse()  # they came meanwhile
+        JobGroup(answers=[(job.done, None) for job in self._jobs]).refuse()  # they came meanwhile
 
-    async def _serve(self, jobs: Sequence[Job], group: Group) -> None:
+    async def _serve(self, jobs: Sequence[Job], group: JobGroup) -> None:
         """Run these jobs one after the other, and write all their events at once."""
         store: Store = await self._aside(self._open_lane)
         self._bandits.catch_up(await self._aside(store.news), store)

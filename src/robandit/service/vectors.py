@@ -15,7 +15,7 @@ from robandit.features import Features
 from robandit.service.cost import check_records
 from robandit.service.refused import Refused
 from robandit.service.span import spanned
-from robandit.wire.types import MOST_ACTIONS, Action, BanditSettings, Block, Choice
+from robandit.wire.types import MOST_ACTIONS, Action, BanditSettings, Choice, ChoiceBlock
 
 Unusual: TypeAlias = dict[str, dict[str, int]]
 """How many values were clipped, unseen or missing, by column."""
@@ -37,7 +37,7 @@ class Vectors:
         """The projection onto what vectors can tell apart, where features by name say that."""
         return None if self.features is None else spanned(self.features)
 
-    def names(self, choice: Choice | Block) -> list[str]:
+    def names(self, choice: Choice | ChoiceBlock) -> list[str]:
         """The ids of all actions."""
         if isinstance(choice, Choice):
             return [action.id for action in choice.actions]
@@ -52,9 +52,9 @@ class Vectors:
             )
         return list(map(str, range(count)))
 
-    def __call__(self, choice: Choice | Block) -> tuple[Floats, Unusual | None]:
+    def __call__(self, choice: Choice | ChoiceBlock) -> tuple[Floats, Unusual | None]:
         """The vectors (K, d) of all actions, and what was unusual about them, if anything was."""
-        if isinstance(choice, Block):
+        if isinstance(choice, ChoiceBlock):
             return np.frombuffer(choice.features, "<f8").astype(np.float64, copy=False).reshape(-1, self._dim), None
         if self.features is None:
             return self._plain(choice), None
