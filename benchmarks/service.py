@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -51,6 +52,7 @@ from robandit.service.app import Service
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.looker import Looker
+from robandit.service.protocol import Connection
 class Nothing:
     shared = False
     now = staticmethod(time.time)
@@ -58,12 +60,14 @@ class Nothing:
     put = lambda self, items, snapshots=(): None
     commit = release = close = lambda self: None
     watches = lambda self: True
+    lane = lambda self, number: self
     page = lambda self, bandit, after: []
     find = lambda self, bandit, id, final: None
     snapshot = lambda self, bandit: None
 app = Service(Hub(Nothing(), look=Looker()), Keys([]))
 if __name__ == "__main__":
-    uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, server_header=False, date_header=False)
+    options = dict(log_level="error", access_log=False, server_header=False, date_header=False)
+    uvicorn.run(app, http=Connection, port=int(sys.argv[1]), **options)
 """
 
 
@@ -104,9 +108,9 @@ class Link(asyncio.Protocol):
             self._transport.write(request)
 
 
-def request(path: str, body: bytes, method: str = "POST") -> bytes:
+def request(path: str, body: bytes, method: str = "POST", kind: str = "application/json") -> bytes:
     """An HTTP request as bytes."""
-    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}"
     return f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -171,25 +175,47 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(work)
 
 
-def measure(name: str, command: list[str], seconds: float, processes: int = 1) -> list[float]:
-    """Print rate and latency with 1, 32 and 128 connections, and return the rates."""
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def offers(bandits: int, block: bool) -> list[bytes]:
+    """Requests for decisions between 20 actions of 20 features."""
     rng = np.random.default_rng(1)
     menus = rng.uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
-    offers = [{"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]} for menu in menus]
-    requests = [request("/v1/bandits/shop/decisions", json.dumps(offer).encode()) for offer in offers]
-    rates = []
+    found = []
+    for number, menu in enumerate(menus):
+        path = f"/v1/bandits/shop-{number % bandits}/decisions"
+        offer = {"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(menu.tolist())]}
+        kind = "application/octet-stream" if block else "application/json"
+        found.append(request(path, menu.tobytes() if block else json.dumps(offer).encode(), kind=kind))
+    return found
+
+
+def measure(
+    name: str, command: list[str], seconds: float, processes: int = 1, bandits: int = 1, block: bool = False
+) -> list[float]:
+    """Print rate, CPU and latency with 1, 32 and 128 connections, and return the rates."""
+    requests, rates = offers(bandits, block), []
     with ExitStack() as stack:
-        ports = [stack.enter_context(running(command))[0] for _ in range(processes)]
+        services = [stack.enter_context(running(command)) for _ in range(processes)]
+        ports = [port for port, _ in services]
         settings = json.dumps({"dim": 20, "noise_range": 0.5}).encode()
         for port in ports:
-            run(once(port, request("/v1/bandits/shop", settings, "PUT")))
+            for number in range(bandits):
+                run(once(port, request(f"/v1/bandits/shop-{number}", settings, "PUT")))
         run(load(ports, 32, 3.0, requests))  # warm up: the first looks at the monitor start a process
         for connections in (1, 32, 128):
+            before = sum(cpu(process.pid) for _, process in services)
             found = 1e3 * np.array(run(load(ports, connections, seconds, requests)))
+            spent = sum(cpu(process.pid) for _, process in services) - before
             rates.append(len(found) / seconds)
             half, most = np.percentile(found, [50, 99])
             print(
-                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   p50 {half:6.2f} ms   p99 {most:6.2f} ms",
+                f"{name:8} {connections:>4} connections {rates[-1]:>7.0f} /s   "
+                f"{1e6 * spent / len(found):5.0f} µs of CPU   p50 {half:6.2f} ms   p99 {most:6.2f} ms",
                 flush=True,
             )
     return rates
@@ -248,6 +274,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, metavar="N", help="measure the memory over N decisions instead")
     parser.add_argument("--store", metavar="URL", help="a PostgreSQL to use instead of a file")
     parser.add_argument("--processes", type=int, default=1, help="services on that PostgreSQL (default %(default)s)")
+    parser.add_argument("--bandits", type=int, default=1, help="that share the decisions (default %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = options.store or str(Path(folder) / "log.db")
@@ -256,8 +283,9 @@ def main() -> None:
             remember(serve, options.memory)
             return
         (Path(folder) / "no_log.py").write_text(NO_LOG, encoding="utf-8")
-        ours = measure("durable", serve, options.seconds, options.processes)
-        bare = measure("no log", [str(Path(folder) / "no_log.py")], options.seconds)
+        ours = measure("durable", serve, options.seconds, options.processes, options.bandits)
+        measure("block", serve, options.seconds, options.processes, options.bandits, block=True)
+        bare = measure("no log", [str(Path(folder) / "no_log.py")], options.seconds, 1, options.bandits)
         echo = measure("echo", ["-c", ECHO], options.seconds)
     for name, rates in (("the same without a log", bare), ("the echo", echo)):
         print(f"of the rate of {name}: " + ", ".join(f"{a / b:.2f}" for a, b in zip(ours, rates, strict=True)))

@@ -239,10 +239,10 @@ def test_what_goes_wrong_inside_stays_inside(
             status, _, answer = here.ask("GET", "/v1/bandits/shop")
         assert status == 500 and answer == {"error": "something went wrong here; it is in the service's log"}
         assert caplog.records[-1].getMessage() == "a request to /v1/bandits/shop failed"
-        here.hub._queue.broken = "the disk is gone"
+        here.hub._lanes.main.broken = "the disk is gone"
         assert here.ask("GET", "/ready")[0] == 503
         assert here.ask("POST", "/v1/bandits/shop/decisions", FIRST)[0] == 503
-        here.hub._queue.broken = None
+        here.hub._lanes.main.broken = None
 
 
 JSON = b"Host: localhost\r\nContent-Type: application/json"

@@ -228,7 +228,7 @@ def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:
         heights = (
             "all => all.map(one => [...one.querySelectorAll('.grid, .zero')].map(l => l.getAttribute('y1')).join())"
         )
-        axes = page.locator(".card svg").evaluate_all(heights)
+        axes = page.locator(".card figure svg").evaluate_all(heights)
         assert len(axes) == 3 and len(set(axes)) == 1  # one scale
 
         page.get_by_role("link", name="plain").click()

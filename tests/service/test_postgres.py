@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import pwd
@@ -24,6 +25,7 @@ from robandit.cli import main
 from robandit.service.hub import Hub
 from robandit.service.stores import StoreError, open_store
 from robandit.service.stores.checks import check_store
+from robandit.service.stores.store import LANES
 from robandit.wire.types import Action, BanditSettings, Choice
 
 pytestmark = pytest.mark.engines
@@ -315,3 +317,56 @@ def test_what_is_refused(postgres: Postgres) -> None:
     finally:
         postgres.stop()
         postgres.start()
+
+
+def test_bandits_do_not_wait_for_each_others_lock(postgres: Postgres) -> None:
+    """While somebody else holds the lane of one bandit, another one decides; and the first goes on after that."""
+    url = postgres.new("lanes")
+    hub, other = Hub(open_store(url)), open_store(url)
+    settings = BanditSettings(dim=2, noise_range=0.5)
+    choice = Choice(actions=[Action("a", [0.1, 0.2])])
+
+    async def go() -> list[int]:
+        work = asyncio.create_task(hub.work())
+        for name in ("one", "two"):
+            await hub.create(name, settings, 1)
+        held = other.lane(hub.bandits["one"].record.number % LANES)
+        held.news()
+        waiting = asyncio.create_task(hub.decide("one", choice))
+        found = [(await asyncio.wait_for(hub.decide("two", choice), 10.0)).round for _ in range(3)]
+        assert not waiting.done()
+        held.release()
+        found.append((await asyncio.wait_for(waiting, 10.0)).round)
+        work.cancel()
+        return found
+
+    assert asyncio.run(go()) == [1, 2, 3, 1]
+    hub.stop()
+    other.close()
+
+
+def test_events_of_all_lanes_are_heard(postgres: Postgres) -> None:
+    """Ten bandits in eight lanes, made by one service and used by two in turn, come to the same state in both."""
+    url = postgres.new("ten")
+    one, two = Hub(open_store(url)), Hub(open_store(url))
+    settings = BanditSettings(dim=2, noise_range=0.5)
+    choice = Choice(actions=[Action("a", [0.1, 0.2]), Action("b", [0.2, 0.1])])
+
+    async def go() -> None:
+        tasks = [asyncio.create_task(hub.work()) for hub in (one, two)]
+        names = [f"b{i}" for i in range(10)]
+        for name in names:
+            await one.create(name, settings, 1)
+        for turn in range(4):
+            made = await asyncio.gather(*((one, two)[(i + turn) % 2].decide(n, choice) for i, n in enumerate(names)))
+            assert [found.round for found in made] == [turn + 1] * 10
+        await asyncio.gather(one.catch_up(), two.catch_up())
+        digests = [[hub.bandits[name].learner.digest() for name in names] for hub in (one, two)]
+        assert digests[0] == digests[1]
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(go())
+    one.stop()
+    two.stop()
+    assert {name: len(log) for name, log in check_fold(open_store(url)).items()} == {f"b{i}": 4 for i in range(10)}

@@ -8,12 +8,13 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import httpx
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robandit.errors import nearest
 from robandit.features import Features
@@ -34,6 +35,7 @@ Sigma: TypeAlias = float | Sequence[float | None] | None
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 """Rewards by the ids of their decisions."""
 
+_BLOCK = "application/octet-stream"  # an array of numbers as it is
 _FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
 _AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # the service can't have read the request
@@ -63,10 +65,12 @@ class Ask(NamedTuple):
     body: bytes | None = None
     stream: bool = False
     timeout: float = 0.0
+    kind: str = "application/json"
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of httpx's `build_request`."""
-        return {"method": self.method, "url": self.path, "content": self.body, "timeout": self.timeout}
+        found = {"method": self.method, "url": self.path, "content": self.body, "timeout": self.timeout}
+        return found | {"headers": {"Content-Type": self.kind}}
 
 
 class Reply(NamedTuple):
@@ -85,7 +89,7 @@ itself neither sends nor waits, and both clients carry out the same one."""
 class Calls:
     """Makes the plan of every call."""
 
-    def __init__(self, key: str | None, timeout: float, retries: int, deadline: float) -> None:
+    def __init__(self, key: str | None, timeout: float, retries: int, deadline: float, blocks: bool = False) -> None:
         for name, value in (("timeout", timeout), ("deadline", deadline)):
             if not 0.0 < value < float("inf"):
                 raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
@@ -94,7 +98,7 @@ class Calls:
         if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
             raise ValueError("key must be a word of printable ASCII")  # and is not shown
         self._key, self._timeout, self._retries, self._deadline = key, timeout, retries, deadline
-        self._random = random.Random()
+        self._random, self._blocks = random.Random(), blocks
 
     def settings(self, url: str) -> dict[str, Any]:
         """The arguments of the HTTP client."""
@@ -120,11 +124,19 @@ class Calls:
         context: Record | None,
     ) -> Plan[Chosen]:
         given = uuid4().hex if decision_id is None else decision_id
+        if self._blocks and isinstance(actions, np.ndarray) and actions.ndim == 2 and sigma is None and context is None:
+            return (yield from self._decide_block(name, actions, given, source))
         around = None if context is None else dict(context)
         choice = Choice(actions=_actions(actions, sigma), decision_id=given, source=source, context=around)
         body = _encode(choice)
         reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
         return self._read(reply, Chosen)
+
+    def _decide_block(self, name: str, rows: NDArray[Any], given: str, source: str | None) -> Plan[Chosen]:
+        """Send an array as it is: the service need not read its numbers one by one."""
+        said = urlencode({"decision_id": given} | ({} if source is None else {"source": source}))
+        ask = Ask("POST", f"{_path(name)}/decisions?{said}", rows.astype("<f8").tobytes(), kind=_BLOCK)
+        return self._read((yield from self._insist(ask)), Chosen)
 
     def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
         pairs = given.items() if isinstance(given, Mapping) else given

@@ -31,9 +31,10 @@ class _BaseClient(ABC, Generic[Http, Transport]):
         timeout: float = 5.0,
         retries: int = 8,
         deadline: float = 30.0,
+        blocks: bool = False,
         transport: Transport | None = None,
     ) -> None:
-        self._calls = Calls(key, timeout, retries, deadline)
+        self._calls = Calls(key, timeout, retries, deadline, blocks)
         self._http: Http = self._connect(**self._calls.settings(url), transport=transport)
 
     @staticmethod
@@ -49,6 +50,7 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
 
     ``timeout`` is the number of seconds to wait for an answer, ``retries`` the number of further attempts, and
     ``deadline`` the seconds for all attempts together. Only calls that got no answer, 503 or 429 are sent again.
+    With ``blocks``, actions that are an array go out as they are and not as JSON.
 
     >>> answer = {"decision_id": "visit-1", "action_id": "red", "index": 0, "propensity": 1.0, "round": 1}
     >>> elsewhere = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))

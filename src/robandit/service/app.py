@@ -19,36 +19,37 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from robandit.service.answers import ENCODE, LARGEST_BODY, answer, refusal
+from robandit.service.choices import read_choice
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
+from robandit.service.quick import Quick
 from robandit.service.refused import Refused
-from robandit.service.senders import Senders, require_json
+from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Batch, Choice, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
-LARGEST_BODY = 4 << 20
-"""Largest number of bytes of a request."""
 _SIZE = f"a request may have up to {LARGEST_BODY:,} bytes"
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 413: {"Connection": "close"}, 429: {"Retry-After": "1"}}
-_ENCODE = msgspec.json.Encoder()
 
 
 class Service:
     """A hub behind HTTP, as an ASGI application.
 
     Nearly all requests are for decisions and rewards. They are answered here, since Starlette would take twice as long;
-    Starlette answers the rest.
+    Starlette answers the rest. A connection of `protocol` answers most decisions without asking here, by ``accept``.
     """
 
     def __init__(
         self, hub: Hub, keys: Keys, senders: Senders | None = None, *, stop: Callable[[], None] = lambda: None
     ) -> None:
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
-        self._often: dict[str, tuple[str, Callable[[str, bytes], Awaitable[Any]]]] = {
+        self.accept = Quick(hub, keys, self._senders).accept
+        """How a connection answers a request the short way, if it may."""
+        self._often: dict[str, tuple[str, Callable[[str, Scope, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
             "rewards": ("reward", self._reward),
         }
@@ -59,7 +60,7 @@ class Service:
             try:
                 self._senders.check(scope)
             except Refused as error:
-                await _refusal(error, scope)(scope, receive, send)
+                await refusal(error, scope)(scope, receive, send)
                 return
             match scope["path"].split("/"):
                 case ["", "v1", "bandits", name, what] if what in self._often and scope["method"] == "POST":
@@ -71,16 +72,16 @@ class Service:
         self,
         name: str,
         role: str,
-        handle: Callable[[str, bytes], Awaitable[Any]],
+        handle: Callable[[str, Scope, bytes], Awaitable[Any]],
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
         try:
             self._keys.check(Headers(scope=scope), role, name)
-            body = _ENCODE.encode(await handle(name, await _body(scope, receive)))
+            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=role == "decide")))
         except Exception as error:
-            await _refusal(error, scope)(scope, receive, send)
+            await refusal(error, scope)(scope, receive, send)
             return
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -143,7 +144,7 @@ class Service:
                 self._keys.check(request.headers, role, request.path_params.get("name"))
                 return await handle(request)
             except Exception as error:
-                return _refusal(error, request.scope)
+                return refusal(error, request.scope)
 
         return guarded
 
@@ -166,26 +167,26 @@ class Service:
         new = await self.hub.create(name, settings, wanted.seed, given)
         if new:
             gc.freeze()  # it stays: a search for garbage in 10 000 bandits holds everybody up for 190 ms
-        return _answer(self.hub.status(name), 201 if new else 200)
+        return answer(self.hub.status(name), 201 if new else 200)
 
-    async def _decide(self, name: str, body: bytes) -> Chosen:
-        return await self.hub.decide(name, _CHOICE.decode(body))
+    async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
+        return await self.hub.decide(name, read_choice(scope, body))
 
-    async def _reward(self, name: str, body: bytes) -> Outcomes:
+    async def _reward(self, name: str, scope: Scope, body: bytes) -> Outcomes:
         given = _FEEDBACK.decode(body)
         return Outcomes(results=await self.hub.reward(name, given if isinstance(given, list) else [given]))
 
     async def _status(self, request: Request) -> Response:
-        await self.hub.catch_up()
-        return _answer(self.hub.status(request.path_params["name"]))
+        await self.hub.catch_up(request.path_params["name"])
+        return answer(self.hub.status(request.path_params["name"]))
 
     async def _list(self, request: Request) -> Response:
         await self.hub.catch_up()
-        return _answer(self._keys.seen(request.headers, sorted(self.hub.bandits)))
+        return answer(self._keys.seen(request.headers, sorted(self.hub.bandits)))
 
     async def _log(self, request: Request) -> Response:
         name, form = request.path_params["name"], request.query_params.get("format", "ndjson")
-        await self.hub.catch_up()
+        await self.hub.catch_up(name)
         if form == "parquet":
             return await self._parquet(request, name)
         if form != "ndjson":
@@ -215,21 +216,20 @@ class Service:
         return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, request: Request) -> Response:
-        return _answer(openapi(keys=self._keys.required))
+        return answer(openapi(keys=self._keys.required))
 
     async def _health(self, request: Request) -> Response:
         if self.hub.broken is not None:
-            return _answer(Problem(error="the service can't write and is stopping"), 503)
-        return _answer({"status": "ok"})
+            return answer(Problem(error="the service can't write and is stopping"), 503)
+        return answer({"status": "ok"})
 
 
-_CHOICE = msgspec.json.Decoder(Choice)
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """Read the body. One that is not JSON or too large is refused, before it is read where its head says so."""
-    require_json(scope)
+async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes:
+    """Read the body. One of another type or too large is refused, before it is read where its head says so."""
+    require_type(scope, block=block)
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > LARGEST_BODY:
             raise Refused(413, _SIZE)
@@ -256,43 +256,6 @@ async def _no_such_call(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path, allowed = request.scope["path"], (error.headers or {}).get("Allow", "")
     why = f"{request.method} is not for {path}; {allowed} is" if allowed else f"there is nothing at {path}"
-    answer = _answer(Problem(error=why), error.status_code)
-    answer.headers.update(error.headers or {})
-    return answer
-
-
-class _TooLarge(Response):
-    """Answers while the request still comes in, and reads on for a while: a client that is cut off would not read the
-    answer."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        heard, more = 0, True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                while more and heard < 16 * LARGEST_BODY:
-                    message = await receive()
-                    heard, more = heard + len(message.get("body", b"")), message.get("more_body", False)
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _answer(value: Any, status: int = 200) -> Response:
-    kind = _TooLarge if status == 413 else Response
-    return kind(_ENCODE.encode(value), status, _HEADERS.get(status), media_type="application/json")
-
-
-def _refusal(error: Exception, scope: Scope) -> Response:
-    """The answer to a request that failed. What is the service's own fault goes into its own log."""
-    if isinstance(error, Refused):
-        return _answer(Problem(error=str(error)), error.status)
-    if isinstance(error, msgspec.ValidationError):
-        return _answer(Problem(error=str(error)), 422)
-    if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError)):
-        return _answer(Problem(error=f"this is not JSON in UTF-8: {error}"), 400)
-    if isinstance(error, RecursionError):
-        return _answer(Problem(error="this is nested too deeply"), 400)
-    if isinstance(error, ClientDisconnect):
-        return _answer(Problem(error="the request ended too early"), 400)
-    log.error("a request to %s failed", scope["path"], exc_info=error)
-    return _answer(Problem(error="something went wrong here; it is in the service's log"), 500)
+    found = answer(Problem(error=why), error.status_code)
+    found.headers.update(error.headers or {})
+    return found

@@ -13,12 +13,12 @@ from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
 from robandit.service.cost import SLICE, check_creation, check_decision
 from robandit.service.learner import Learner
-from robandit.service.live import Bandits, LiveBandit
+from robandit.service.live import Bandits, LiveBandit, StoreBusyError
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Proved, Rewarded
-from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcome
+from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome
 
 log = logging.getLogger("robandit.service")
 
@@ -54,9 +54,9 @@ class Changes:
         items.append(record)
         return True
 
-    def decide(self, bandit: LiveBandit, choice: Choice, items: list[Item]) -> Chosen:
+    def decide(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
-        names = [action.id for action in choice.actions]
+        names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
         if isinstance(known, Decided):
             if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
@@ -73,8 +73,8 @@ class Changes:
         self._bandits.put(bandit, decided, items)
         return _answer(decided)
 
-    def _draw(self, bandit: LiveBandit, choice: Choice, names: list[str]) -> Decided:
-        sigmas = [action.sigma for action in choice.actions]
+    def _draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str]) -> Decided:
+        sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
         try:
             return bandit.learner.decide(
@@ -92,9 +92,16 @@ class Changes:
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
         self._bandits.close(bandit, items)
-        found, end = [], perf_counter() + SLICE
+        found: list[Outcome] = []
+        end = perf_counter() + SLICE
         for one in given:
-            found.append(Outcome(decision_id=one.decision_id, status=self._one_reward(bandit, one, items)))
+            try:
+                status = self._one_reward(bandit, one, items)
+            except StoreBusyError:
+                if not found:
+                    raise
+                break  # the rest is asked for when the store can be read
+            found.append(Outcome(decision_id=one.decision_id, status=status))
             if perf_counter() >= end:
                 break
         return found

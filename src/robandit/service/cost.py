@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from robandit.policies import POLICIES, Quorum
@@ -45,6 +45,7 @@ _COSTS = {
 _VOTE = 0.5  # nanoseconds times d³ for each group of Quorum that changes between two votes
 
 
+@lru_cache(maxsize=1024)
 def most_actions(policy: str, dim: int) -> int:
     """Number of actions that a decision of this policy may be between."""
     cost = _COSTS.get(policy, _LIGHT)

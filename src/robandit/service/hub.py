@@ -10,14 +10,15 @@ from typing import Any
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
-from robandit.service.change_queue import ChangeQueue
+from robandit.service.change_queue import Done
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
+from robandit.service.lanes import Lanes
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.wire.types import BanditSettings, Choice, Chosen, Feedback, Outcome, Status
+from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
 
 log = logging.getLogger("robandit.service")
 
@@ -38,14 +39,15 @@ class Hub:
             raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
         self._store, self._look, self.clock = store, look, ServiceClock(store.now, ticks)
         self.bandits = Bandits(store, self.clock)
-        self._changes, self._queue = Changes(self.bandits, self.clock), ChangeQueue(store, self.bandits)
-        self._ask, self.work = self._queue.ask, self._queue.work
+        self._changes = Changes(self.bandits, self.clock)
+        self._lanes = Lanes(store, self.bandits)
+        self._ask, self.work = self._lanes.main.ask, self._lanes.work
         store.release()
 
     @property
     def broken(self) -> str | None:
         """The reason why nothing can be written any more."""
-        return self._queue.broken
+        return self._lanes.broken
 
     # Requests that change something.
 
@@ -60,9 +62,26 @@ class Hub:
         described = settings.__struct_fields__ if given is None else tuple(given)
         return await self._ask(partial(self._changes.create, name, settings, seed, described))
 
-    async def decide(self, name: str, choice: Choice) -> Chosen:
+    async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
-        return await self._ask(lambda items: self._changes.decide(self.bandits.named(name), choice, items))
+        await self._know(name)
+        bandit = self.bandits.named(name)
+        return await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
+
+    def decide_soon(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
+        """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
+        if name in self.bandits:
+            bandit = self.bandits[name]
+            self._lanes.of(bandit).submit(partial(self._changes.decide, bandit, choice), done)
+        else:  # another process may have created it
+            self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
+
+    def _decide_heard(self, name: str, choice: Choice | ChoiceBlock, done: Done, heard: Exception | None) -> None:
+        """Choose an action, now that all bandits are known."""
+        if heard is None and name in self.bandits:
+            self.decide_soon(name, choice, done)
+        else:
+            done(heard or self.bandits.unknown(name))
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
@@ -71,17 +90,17 @@ class Hub:
         check_rewards(bandit.learner.declared, given)
         found: list[Outcome] = []
         while len(found) < len(given):
-            found += await self._ask(partial(self._changes.reward, bandit, given[len(found) :]))
+            found += await self._lanes.of(bandit).ask(partial(self._changes.reward, bandit, given[len(found) :]))
         return found
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
-        while await self._ask(self.bandits.close_some):
-            pass
+        while (bandit := self.bandits.due()) is not None:
+            await self._lanes.of(bandit).ask(partial(self.bandits.close_due, bandit))
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""
-        if not await self._ask(lambda items: self._store.watches()):
+        if not await self._ask(lambda items: self._store.lane(0).watches()):
             return
         for bandit in self.bandits.changed():
             rounds = bandit.learner.monitor.rounds
@@ -89,19 +108,25 @@ class Hub:
                 bandit.seen = rounds
                 found = await asyncio.to_thread(self._look, bandit.learner.monitor.state())
                 if found is not None:
-                    await self._ask(partial(self._changes.prove, bandit, found))
+                    await self._lanes.of(bandit).ask(partial(self._changes.prove, bandit, found))
 
     # Requests that read.
 
-    async def catch_up(self) -> None:
-        """Hear what other processes have written, so that whoever reads here sees what was acknowledged there."""
-        if self._store.shared:
-            await self._ask(lambda items: None)
+    async def catch_up(self, name: str | None = None) -> None:
+        """Hear what other processes have written about a bandit, or about all, so that whoever reads here sees what was
+        acknowledged there."""
+        if not self._store.shared:
+            return
+        if name is not None:
+            await self._know(name)
+            await self._lanes.of(self.bandits.named(name)).ask(lambda items: None)
+        else:
+            await asyncio.gather(*(queue.ask(lambda items: None) for queue in self._lanes.all))
 
     async def _know(self, name: str) -> None:
         """Hear of a bandit that another process may have created."""
-        if name not in self.bandits:
-            await self.catch_up()
+        if name not in self.bandits and self._store.shared:
+            await self._ask(lambda items: None)
 
     def status(self, name: str) -> Status:
         """How a bandit is doing."""
@@ -117,16 +142,19 @@ class Hub:
 
     async def _pages(self, bandit: LiveBandit) -> AsyncIterator[list[bytes]]:
         after, last = 0, bandit.learner.place
+        ask = self._lanes.of(bandit).ask
+        await ask(lambda items: None)  # which is answered when all of that is written
         while after < last:
-            page = await self._ask(partial(self._page, bandit, after))
+            page = await ask(partial(self._page, bandit, after))
             yield page[: last - after]
             after += len(page)
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
-        return self._store.page(bandit.record.number, after)
+        return self.bandits.page(bandit, after)
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
+        self._lanes.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:
                 append(self._store, [], kept)

@@ -100,9 +100,12 @@ class Keys:
                 log.error("the keys stay as they were: %s", error)
 
     def check(self, headers: Mapping[str, str], role: str, bandit: str | None) -> None:
-        """Refuse a request whose key may not do this."""
-        if not self.required:
-            return
+        """Refuse a request whose key may not do this, or not so often."""
+        if self.required:
+            self.count(self.allowed(headers, role, bandit))
+
+    def allowed(self, headers: Mapping[str, str], role: str, bandit: str | None) -> Key:
+        """The key of a request, which may do this; any other is refused."""
         key = self.find(headers)
         if key is None:
             raise Refused(401, "this needs a key: send the header `Authorization: Bearer KEY`")
@@ -110,6 +113,10 @@ class Keys:
             raise Refused(403, f"this needs a key for {role!r}, and yours is for {key.role!r}")
         if not key.is_for(bandit):
             raise Refused(403, f"your key is not for bandit {bandit!r}")
+        return key
+
+    def count(self, key: Key) -> None:
+        """Count a request with this key, and refuse one too many."""
         if not self.within_rate(key.name):
             raise Refused(429, "too many requests with this key; slow down")
 

@@ -15,7 +15,7 @@ from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.cost import SLICE
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
-from robandit.service.stores.store import KINDS, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
+from robandit.service.stores.store import KINDS, LANES, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Event
 from robandit.wire.types import BanditSettings
@@ -24,6 +24,10 @@ log = logging.getLogger("robandit.service")
 
 SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
+
+
+class StoreBusyError(Exception):
+    """The store is writing, and can be read after that."""
 
 
 @dataclass(eq=False)
@@ -43,7 +47,7 @@ class LiveBandit:
     held: float = 0.0
     """Time before which no window closes."""
     timed: bool = False
-    """Whether `Bandits.close_some` will come to it."""
+    """Whether `Bandits.due` will come to it."""
 
 
 class Bandits(dict[str, LiveBandit]):
@@ -56,22 +60,28 @@ class Bandits(dict[str, LiveBandit]):
         self._last = 0  # the largest number of a bandit
         self._unserved: dict[str, str] = {}  # why bandits of the store are not served, by name
         self._changed: set[LiveBandit] = set()  # since the monitors were last looked at
-        self._writing: set[LiveBandit] = set()  # that have an event in the group that is being written
+        self.busy = False
+        """Whether a thread is writing, so that the store can't be read."""
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
         for record in store.bandits():
-            self._adopt(record)
+            self._adopt(record, store)
 
     def named(self, name: str) -> LiveBandit:
         """The bandit of a name; a request for another is refused."""
-        self.check_served(name)
         if name not in self:
-            raise Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
+            raise self.unknown(name)
         return self[name]
 
     def check_served(self, name: str) -> None:
         """Refuse a request for a bandit that is in the store and can't be served."""
         if name in self._unserved:
             raise Refused(409, self._unserved[name])
+
+    def unknown(self, name: str) -> Refused:
+        """The refusal of a request for a bandit that is not served."""
+        if name in self._unserved:
+            return Refused(409, self._unserved[name])
+        return Refused(404, f"there is no bandit {name!r}; create it with PUT /v1/bandits/{name}")
 
     def add(self, bandit: LiveBandit) -> None:
         """Serve a bandit from now on."""
@@ -82,7 +92,7 @@ class Bandits(dict[str, LiveBandit]):
         """The number of the next bandit."""
         return self._last + 1
 
-    def _adopt(self, record: Bandit) -> None:
+    def _adopt(self, record: Bandit, store: Store) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
         if settings.policy not in POLICIES:
@@ -90,12 +100,12 @@ class Bandits(dict[str, LiveBandit]):
             return
         learner = Learner(settings, record.seed)
         try:
-            if (kept := self._store.snapshot(record.number)) is not None:
+            if (kept := store.snapshot(record.number)) is not None:
                 learner = Learner.restore(settings, record.seed, kept.body)
         except (DamageError, ValueError, KeyError, TypeError) as error:
             log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
         saved = learner.place
-        for event in events(self._store, record.number, learner.place):
+        for event in events(store, record.number, learner.place):
             learner.apply(event)
         held = self._clock.at_least(learner.clock) + min(GRACE, settings.reward_window)
         self.add(LiveBandit(record, settings, learner, Vectors(settings), saved, held=held))
@@ -110,12 +120,12 @@ class Bandits(dict[str, LiveBandit]):
         )
         log.error(self._unserved[record.name])
 
-    def catch_up(self, news: Sequence[Item]) -> None:
-        """Fold in what other processes have written."""
+    def catch_up(self, news: Sequence[Item], store: Store) -> None:
+        """Fold in what other processes have written to this store."""
         for item in news:
             if isinstance(item, Bandit):
                 if item.name not in self:
-                    self._adopt(item)
+                    self._adopt(item, store)
             elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
                 bandit.learner.apply(item.event)
                 self._touch(bandit)
@@ -127,18 +137,26 @@ class Bandits(dict[str, LiveBandit]):
         bandit.learner.apply(event)
         bandit.fresh[KINDS[type(event)], event.id] = event
         items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
-        self._writing.add(bandit)
         self._touch(bandit)
 
     def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
         """The decision of an id, or its reward or default, whether it is written or about to be."""
-        return bandit.fresh.get((int(final), id)) or self._store.find(bandit.record.number, id, final=final)
+        return bandit.fresh.get((int(final), id)) or self._readable(bandit).find(bandit.record.number, id, final=final)
 
-    def written(self) -> None:
-        """Note that all events so far can be found in the store."""
-        for bandit in self._writing:
-            bandit.fresh.clear()
-        self._writing.clear()
+    def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
+        """Some events after a place of a bandit's log, as far as it is written."""
+        return self._readable(bandit).page(bandit.record.number, after)
+
+    def _readable(self, bandit: LiveBandit) -> Store:
+        if self.busy:
+            raise StoreBusyError
+        return self._store.lane(bandit.record.number % LANES) if self._store.shared else self._store
+
+    def written(self, items: Sequence[Item]) -> None:
+        """Note that these can be found in the store."""
+        for item in items:
+            if isinstance(item, LogEntry):
+                self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
 
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
@@ -162,15 +180,17 @@ class Bandits(dict[str, LiveBandit]):
         if (now := self._clock()) >= bandit.held and bandit.learner.is_over(id, now):
             self.put(bandit, bandit.learner.closing(id, now), items)
 
-    def close_some(self, items: list[Item]) -> bool:
-        """Close windows that are over, of one bandit; return whether there may be more."""
+    def due(self) -> LiveBandit | None:
+        """The next bandit that has windows that are over, once; `close_due` closes them."""
         if not self._timers or self._timers[0][0] > self._clock():
-            return False
-        bandit = self._numbers[heapq.heappop(self._timers)[1]]
+            return None
+        return self._numbers[heapq.heappop(self._timers)[1]]
+
+    def close_due(self, bandit: LiveBandit, items: list[Item]) -> None:
+        """Close windows of a bandit that was due. If there are more, it is due again."""
         bandit.timed = False
         self.close(bandit, items)
         self._touch(bandit)
-        return True
 
     def changed(self) -> list[LiveBandit]:
         """Bandits that have changed since this was last asked."""
@@ -179,11 +199,13 @@ class Bandits(dict[str, LiveBandit]):
 
     # Snapshots. No promise depends on them.
 
-    def snapshots(self) -> list[Snapshot]:
-        """Snapshots of those that are being written and have changed much since the last one. Large ones are rarer."""
+    def snapshots(self, items: Sequence[Item]) -> list[Snapshot]:
+        """Snapshots of those that these items, the last so far, change, and that have changed much since the last one.
+        Large ones are rarer."""
+        changed = {item.bandit for item in items if isinstance(item, LogEntry)}
         return [
             self._keep(one)
-            for one in self._writing
+            for one in map(self._numbers.__getitem__, sorted(changed))
             if one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
         ]
 

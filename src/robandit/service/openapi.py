@@ -9,6 +9,7 @@ import msgspec
 
 import robandit
 from robandit.policies import POLICIES
+from robandit.service.choices import BLOCK
 from robandit.wire.types import (
     MOST_REWARDS,
     NAME,
@@ -18,6 +19,8 @@ from robandit.wire.types import (
     Chosen,
     Creation,
     Feedback,
+    Id,
+    Label,
     Outcomes,
     Problem,
     Status,
@@ -98,6 +101,8 @@ def _bandits() -> dict[str, Any]:
     content["schema"] = {
         "anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}]
     }
+    decide["parameters"] = [_query(name, kind) for name, kind in (("decision_id", Id), ("source", Label))]
+    decide["requestBody"]["content"][BLOCK] = {"schema": {"type": "string", "format": "binary"}}
     return {
         "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
         bandit: {
@@ -109,6 +114,12 @@ def _bandits() -> dict[str, Any]:
         f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
         f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
+
+
+def _query(name: str, kind: Any) -> dict[str, Any]:
+    """What the query may say where the body is a block of numbers."""
+    about = f"The `{name}` of a decision whose body is a block of numbers; with JSON the body says it."
+    return {"name": name, "in": "query", "description": about, "schema": msgspec.json.schema(kind)}
 
 
 def _log() -> dict[str, Any]:

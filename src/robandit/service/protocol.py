@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, cast
 
 import msgspec
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from robandit.service.quick import Begin
 from robandit.wire.types import Problem
 
 log = logging.getLogger("robandit.service")
@@ -33,6 +36,54 @@ def most_connections() -> int:
     soft = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(soft - SPARE, soft // 2)
+
+
+class ShortCycle:
+    """A request that is answered without ASGI. It stands where uvicorn keeps a cycle of request and response."""
+
+    def __init__(self, connection: Connection, begin: Begin) -> None:
+        self._connection, self._begin, self._started = connection, begin, False
+        self.body, self.more_body = bytearray(), True
+        self.keep_alive: bool = connection.parser.should_keep_alive()
+        self.message_event = _NOBODY_WAITS
+        self.disconnected = self.response_started = self.response_complete = False
+
+    def start(self) -> None:
+        """All answers before this one are written."""
+        self._started = True
+        if not self.more_body:
+            self._begin(bytes(self.body), self.write)
+
+    def complete(self) -> None:
+        """The whole request has come."""
+        self.more_body = False
+        if self._started:
+            self._begin(bytes(self.body), self.write)
+
+    def write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+        """Write the answer, unless the client has gone."""
+        transport = self._connection.transport
+        if self.disconnected or transport.is_closing():
+            return
+        self.keep_alive = self.keep_alive and (b"connection", b"close") not in headers
+        lines = [STATUS_LINE[status], *(b"%s: %s\r\n" % header for header in headers if header[0] != b"connection")]
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        transport.write(b"".join((*lines, b"\r\n", body)))
+        self.response_started = self.response_complete = True
+        if not self.keep_alive:
+            transport.close()
+        self._connection.on_response_complete()
+
+
+class _NobodyWaits:
+    """An event on which nobody waits."""
+
+    def set(self) -> None:
+        """Do nothing."""
+
+
+_NOBODY_WAITS = _NobodyWaits()
 
 
 class Connection(HttpToolsProtocol):
@@ -79,18 +130,52 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._heard = 0
-        super().on_headers_complete()
+        begin = self._accept() if b"decisions" in self.url else None
+        if begin is None:
+            super().on_headers_complete()
+            return
+        before, self.cycle = self.cycle, ShortCycle(self, begin)  # type: ignore[assignment]
+        if before is None or before.response_complete:
+            self.cycle.start()  # type: ignore[attr-defined]
+        else:  # it came before the answer to the one before it, and waits for that
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _accept(self) -> Begin | None:
+        """How to answer the request whose head has come, if that can be done without ASGI."""
+        parser, path = self.parser, self.url
+        accept: Callable[[Scope], Begin | None] | None = getattr(self.app, "accept", None)
+        path, _, query = path.partition(b"?")
+        plain = path[:1] == b"/" and b"%" not in path and b"#" not in self.url
+        if accept is None or not plain or self.flow.write_paused or parser.should_upgrade():
+            return None
+        if parser.get_http_version() != "1.1":
+            return None
+        self.scope |= {"method": parser.get_method().decode(), "path": path.decode("latin-1"), "query_string": query}
+        return accept(cast(Scope, self.scope))
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if isinstance(cycle, ShortCycle):
+            cycle.start()
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         self._heard = 0
-        super().on_body(body)
+        if isinstance(self.cycle, ShortCycle):
+            self.cycle.body += body
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._heard, self._since = 0, None
         if not self.cycle.response_complete:
             self._owed += 1
             self._waiting.pop(self, None)
-        super().on_message_complete()
+        if isinstance(self.cycle, ShortCycle):
+            self.cycle.complete()
+        else:
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         self._owed = max(0, self._owed - 1)  # an answer may also come before the end of its request

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 from starlette.types import Scope
 
+from robandit.service.choices import BLOCK, kind_of
 from robandit.service.refused import Refused
 
 PAGES = ("/", "/docs")
@@ -89,9 +90,8 @@ def _name(text: str) -> str:
     return text.lower().rstrip(".")
 
 
-def require_json(scope: Scope) -> None:
-    """Refuse a body that is not declared to be JSON: browsers send other types for any page, without asking first."""
-    for name, value in scope["headers"]:
-        if name == b"content-type" and value.partition(b";")[0].strip().lower() == b"application/json":
-            return
-    raise Refused(415, "send JSON, with the header `Content-Type: application/json` (`curl --json` does)")
+def require_type(scope: Scope, *, block: bool = False) -> None:
+    """Refuse a body that is not declared to be JSON, or with ``block`` a block: browsers send other types for any page,
+    without asking first."""
+    if kind_of(scope) not in (("application/json", BLOCK) if block else ("application/json",)):
+        raise Refused(415, "send JSON, with the header `Content-Type: application/json` (`curl --json` does)")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from itertools import chain
-from typing import Any, TypeAlias
+from struct import Struct
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from robandit.features import Features
 from robandit.service.cost import check_records
 from robandit.service.refused import Refused
 from robandit.service.span import spanned
-from robandit.wire.types import Action, BanditSettings, Choice
+from robandit.wire.types import MOST_ACTIONS, Action, BanditSettings, Choice, ChoiceBlock
 
 Unusual: TypeAlias = dict[str, dict[str, int]]
 """How many values were clipped, unseen or missing, by column."""
@@ -26,6 +26,7 @@ class Vectors:
 
     def __init__(self, settings: BanditSettings) -> None:
         self._dim, self.features = settings.dim, None
+        self._pack = Struct(f"{self._dim}d").pack
         if settings.features is not None:
             self.features = Features.from_json(json.dumps(settings.features))
             roles = settings.features["features"]
@@ -36,8 +37,25 @@ class Vectors:
         """The projection onto what vectors can tell apart, where features by name say that."""
         return None if self.features is None else spanned(self.features)
 
-    def __call__(self, choice: Choice) -> tuple[Floats, Unusual | None]:
+    def names(self, choice: Choice | ChoiceBlock) -> list[str]:
+        """The ids of all actions."""
+        if isinstance(choice, Choice):
+            return [action.id for action in choice.actions]
+        count, rest = divmod(len(choice.features), 8 * self._dim)
+        if self.features is not None:
+            raise Refused(422, "this bandit takes records: send JSON with an object for each action")
+        if rest or not 1 <= count <= MOST_ACTIONS:
+            raise Refused(
+                422,
+                f"a block for this bandit has {8 * self._dim} bytes for each of 1 to {MOST_ACTIONS:,} actions, "
+                f"and this one has {len(choice.features):,}",
+            )
+        return list(map(str, range(count)))
+
+    def __call__(self, choice: Choice | ChoiceBlock) -> tuple[Floats, Unusual | None]:
         """The vectors (K, d) of all actions, and what was unusual about them, if anything was."""
+        if isinstance(choice, ChoiceBlock):
+            return np.frombuffer(choice.features, "<f8").astype(np.float64, copy=False).reshape(-1, self._dim), None
         if self.features is None:
             return self._plain(choice), None
         self._check_records(choice)
@@ -62,11 +80,8 @@ class Vectors:
                 )
         if choice.context is not None:
             raise Refused(422, "this bandit has no features by name, so it can't read a context: leave it out")
-        count = len(choice.actions)
-        numbers: Any = chain.from_iterable(action.features for action in choice.actions)
-        return np.fromiter(numbers, np.float64, count * self._dim).reshape(
-            count, self._dim
-        )  # np.array takes thrice that
+        rows = [self._pack(*action.features) for action in choice.actions]
+        return np.frombuffer(b"".join(rows)).reshape(-1, self._dim)  # a third of the time of np.fromiter
 
     def _check_records(self, choice: Choice) -> None:
         check_records(len(choice.actions), len(self._columns["action"]))

@@ -163,10 +163,14 @@ class Action(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     sigma: Annotated[Positive, _about("Standard deviation of its reward; by default, `noise_range`.")] | None = None
 
 
+MOST_ACTIONS = 10_000
+"""Largest number of actions in a request."""
+
+
 class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The actions to choose from."""
 
-    actions: Annotated[list[Action], Meta(min_length=1, max_length=10_000)]
+    actions: Annotated[list[Action], Meta(min_length=1, max_length=MOST_ACTIONS)]
     decision_id: Annotated[Id, _about("Your id for the decision: a retry with the same id is the same decision.")] | (
         None
     ) = None
@@ -174,6 +178,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     context: Annotated[Record, _about("What is the same for all actions, by column; for bandits with `features`.")] | (
         None
     ) = None
+
+
+class ChoiceBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """The actions to choose from as one block of numbers; their ids are "0", "1", …"""
+
+    features: bytes
+    """Their features, row by row, as little-endian doubles of 8 bytes."""
+    decision_id: Id | None = None
+    source: Label | None = None
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):

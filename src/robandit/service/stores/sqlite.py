@@ -12,7 +12,7 @@ import apsw
 
 from robandit.service.stores.sql import EVENTS, REMEDY, SQLReader, bandit_row, checked, event_row, snapshot_row
 from robandit.service.stores.sqlite_tables import UNREADABLE, faults, prepare
-from robandit.service.stores.store import Bandit, DamageError, Item, LogEntry, Snapshot, StoreError
+from robandit.service.stores.store import Bandit, DamageError, Item, LogEntry, Snapshot, Store, StoreError
 
 OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
@@ -55,6 +55,9 @@ class SQLiteStore(SQLReader):
         self._db.close()
 
     # Writing.
+
+    def lane(self, number: int) -> Store:
+        return self  # no other process writes
 
     def news(self) -> list[Item]:
         return []  # no other process writes

@@ -10,6 +10,9 @@ from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decod
 KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
+LANES = 8
+"""Number of lanes of a shared store. A bandit is in the lane of its number modulo this, and bandits of different lanes
+don't wait for each other. All processes that share a store must agree on it."""
 PAGE = 1000
 """Number of events that are read at a time."""
 PAGE_BYTES = 4 << 20
@@ -64,6 +67,11 @@ class Store(Protocol):
 
     shared: bool
     """Whether several processes may have the store open at once."""
+
+    def lane(self, number: int) -> Store:
+        """One lane of a shared store, as a store of its own, which is opened when it is first needed. Lane 0 also makes
+        bandits."""
+        ...
 
     def news(self) -> list[Item]:
         """Return what other processes have written since the last call, in its order. Nobody else writes from now on,

@@ -1,0 +1,61 @@
+"""The queue of changes to one lane of a store that other processes share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from robandit.service.change_queue import Job, JobGroup, Queue
+from robandit.service.live import Bandits
+from robandit.service.stores.store import Store, append
+
+
+class SharedQueue(Queue):
+    """Runs jobs in groups. Each group first hears what other processes have written, and holds them off until its own
+    is safe. So every job runs on the newest state."""
+
+    def __init__(self, open_lane: Callable[[], Store], bandits: Bandits) -> None:
+        super().__init__(bandits)
+        self._open_lane, self._jobs = open_lane, list[Job]()
+        self._thread = ThreadPoolExecutor(1, "lane")  # its own: it waits for locks that other lanes' threads may hold
+
+    def _take(self, job: Job) -> None:
+        self._jobs.append(job)
+
+    async def work(self) -> None:
+        """Serve the queue until something can't be written. From then on nothing is acknowledged."""
+        while self.broken is None:
+            await self._wake.wait()
+            self._wake.clear()
+            jobs, self._jobs = self._jobs, []
+            group = JobGroup()
+            try:
+                if jobs:
+                    await self._serve(jobs, group)
+            except Exception as error:  # a state that is half changed must not go on
+                self._break(error)
+                JobGroup(answers=[(job.done, None) for job in jobs]).refuse()
+            else:
+                group.answer()
+        JobGroup(answers=[(job.done, None) for job in self._jobs]).refuse()  # they came meanwhile
+
+    async def _serve(self, jobs: Sequence[Job], group: JobGroup) -> None:
+        """Run these jobs one after the other, and write all their events at once."""
+        store: Store = await self._aside(self._open_lane)
+        self._bandits.catch_up(await self._aside(store.news), store)
+        for job in jobs:
+            group.run(job)
+        if group.items:
+            await self._aside(append, store, group.items, self._bandits.snapshots(group.items))
+            self._bandits.written(group.items)
+        else:
+            await self._aside(store.release)
+
+    async def _aside(self, do: Callable[..., Any], *values: Any) -> Any:
+        """Do something in the thread of this lane."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do, *values)
+
+    def finish(self) -> None:
+        self._thread.shutdown()
