@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from math import ceil
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,6 +40,15 @@ Styles: TypeAlias = dict[str, dict[str, Any]]
 """The look of each policy."""
 LevelShares: TypeAlias = dict[tuple[str, str], dict[Case, Floats]]
 """The share of each level in the rounds, by environment and policy, then by scenario."""
+
+
+class Sheet(Figure):
+    """A figure that a notebook shows. `savefig` saves it as PDF, PNG or SVG."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png", dpi=120)
+        return buffer.getvalue()
 
 
 def regret_curves(table: Table) -> Figure:
@@ -88,9 +98,9 @@ def regret_against_corruption(table: Table) -> Figure:
     curves, styles = summary(table), _styles(table)
     groups = _by_attack(curves)
     if not groups:
-        figure = Figure(figsize=(WIDTH, 1.0))
-        figure.text(0.5, 0.5, "No attack here has a limit C on its corruption.", ha="center", va="center")
-        return figure
+        empty = Sheet(figsize=(WIDTH, 1.0))
+        empty.text(0.5, 0.5, "No attack here has a limit C on its corruption.", ha="center", va="center")
+        return empty
     titles = ["{}: {}".format(*_words(cases[-1])) for cases in groups]
     figure, panels = _page(titles, "corruption C, as labelled", "regret at the end", policies=len(styles))
     _legend(figure, styles, curves)
@@ -147,7 +157,7 @@ def _level_page(maps: LevelShares, longest_label: int) -> tuple[Figure, list[Axe
     titles = [fill(f"{environment}: {policy}", wide) for environment, policy in maps]
     sizes = [1.25 * LINE * len(shares) for shares in maps.values()]
     height = sum(sizes) + sum(LINE * max(2, title.count("\n") + 1) + 0.32 for title in titles) + 0.6
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     *panels, bar = figure.subplots(len(sizes) + 1, height_ratios=[*sizes, 0.08])
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, loc="left", fontsize=FONT)
@@ -211,7 +221,7 @@ def log_panels(
     titles: Sequence[str], labels: Sequence[tuple[str, str]], height: float = 3.6
 ) -> tuple[Figure, list[Axes]]:
     """A page of empty panels side by side, with logarithmic axes and the labels (x, y) of each."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     panels = [figure.add_subplot(1, len(titles), place + 1) for place in range(len(titles))]
     for axes, title, (x, y) in zip(panels, titles, labels, strict=True):
         axes.set(xscale="log", yscale="log")
@@ -241,7 +251,7 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     wrapped = ["\n".join(fill(line, letters, break_on_hyphens=False) for line in t.split("\n")) for t in titles]
     lines = max(title.count("\n") for title in wrapped) + (1 if rounds else 2)
     height = max((3.0, 2.1, 1.5, 1.0)[columns - 1], 0.124 * policies) + LINE * lines + 0.1
-    figure = Figure(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
     figure.supxlabel(x, fontsize=FONT)
     figure.supylabel(y, fontsize=FONT)
     panels = [figure.add_subplot(rows, columns, place) for place in range(1, number + 1)]

@@ -41,7 +41,15 @@ class Entry:
     def plain(self) -> dict[str, Any]:
         """The entry as plain data, from which `Run.read` makes it again."""
         name = self.kind if isinstance(self.kind, str) else f"{self.kind.__module__}:{self.kind.__qualname__}"
-        return {"name": name, "label": self.label, **self.settings}
+        return {"name": name, "label": self.label, **self._as_read()}
+
+    def table(self) -> dict[str, Any]:
+        """The same with the class itself, which also a class from a notebook can be found by."""
+        return {"name": self.kind, "label": self.label, **self._as_read()}
+
+    def _as_read(self) -> dict[str, Any]:
+        """The settings as `Run.read` reads them: a list is in brackets, since a bare one would be a sweep."""
+        return {key: [value] if isinstance(value, list) else value for key, value in self.settings.items()}
 
 
 class Task(NamedTuple):
@@ -118,10 +126,10 @@ class Run:
         return run
 
     @classmethod
-    def read_file(cls, path: Path, **instead: Any) -> Run:
+    def read_file(cls, path: Path | str, **instead: Any) -> Run:
         """Read a run from a TOML file. ``instead`` replaces some of its keys."""
         try:
-            config = tomllib.loads(path.read_text(encoding="utf-8"))
+            config = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"can't read {path}: {error}") from None
         except tomllib.TOMLDecodeError as error:

@@ -19,6 +19,7 @@ from robandit.figures.numbers import two_digits
 from robandit.figures.pictures import (
     FONT,
     WIDTH,
+    Sheet,
     color_bar,
     heat_cells,
     log_panels,
@@ -45,7 +46,7 @@ def heat_map(found: Cells, order: Sequence[str], told: Collection[str]) -> Figur
         np.array([[relative(found, case, policy).value for case in columns] for policy in order]) for columns in panels
     ]
     height = len(levels) * (len(order) * _ROW + _LABELS) + 0.5
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     *rows, bar = figure.subplots(len(levels) + 1, height_ratios=[*[len(order) * _ROW] * len(levels), 0.08])
     norm = LogNorm(min(map(np.min, values)), max(max(map(np.max, values)), 1.001 * min(map(np.min, values))))
     for axes, level, columns, these in zip(rows, levels, panels, values, strict=True):
