@@ -250,7 +250,7 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
     _check_keys(f"{where} ({short(name)}): ", settings, allowed)
     optional = {item.name for item in fields(found) if "None" in str(item.type)}
     for key, value in settings.items():
-        if value == []:
+        if isinstance(value, list) and not value:
             raise ConfigError(f"{where} ({short(name)}): {key} must have at least one value, got []")
         if key in optional and isinstance(value, str) and value.lower() == "none":  # TOML has no word for it
             settings[key] = None
@@ -289,8 +289,16 @@ def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:
 def _spelt(label: str, entries: Sequence[Entry], i: int) -> str:
     """A label with the settings in which entry ``i`` differs from others of its kind."""
     alike = [other.settings for other in entries if other.kind == entries[i].kind]
-    own = {key: value for key, value in entries[i].settings.items() if any(o.get(key) != value for o in alike)}
+    own = {key: value for key, value in entries[i].settings.items() if any(_differ(o.get(key), value) for o in alike)}
     return f"{label} {', '.join(f'{key}={value}' for key, value in own.items())}".strip()
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two settings differ. Two frames do, unless they are the same object."""
+    try:
+        return one is not other and bool(one != other)
+    except ValueError:
+        return True
 
 
 def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:

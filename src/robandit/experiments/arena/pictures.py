@@ -15,6 +15,7 @@ from matplotlib.transforms import offset_copy
 
 from robandit.experiments.arena.race import Cells, Score, best, relative
 from robandit.experiments.arena.worlds import CLEAN
+from robandit.figures.names import scenario_name
 from robandit.figures.numbers import two_digits
 from robandit.figures.pictures import (
     FONT,
@@ -72,7 +73,7 @@ def _columns(found: Cells, level: float) -> list[Case]:
 
 def _name_columns(figure: Figure, axes: Axes, columns: Sequence[Case]) -> None:
     """Write the attacks below a panel, and above it which are weak and which are strong, with a thicker line."""
-    names = ["no attack" if case.attack == CLEAN else case.attack for case in columns]
+    names = [scenario_name(case.attack) for case in columns]
     axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=40, ha="right", rotation_mode="anchor")
     kinds = groupby(enumerate(columns), key=lambda pair: "" if pair[1].attack == CLEAN else pair[1].strength)
     for kind, members in kinds:
