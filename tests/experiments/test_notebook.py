@@ -115,7 +115,7 @@ def test_a_list_among_settings_comes_back_from_the_configuration() -> None:
         ("offul", "did you mean 'oful'"),
         (5, "policies must be a list of names, classes, objects or tables, got 5"),
         ([5], "policies has 5, which is no name"),
-        (partial(robandit.OFUL, 5), "a partial may have keywords only"),
+        (partial(robandit.OFUL, *[5]), "a partial may have keywords only"),
         (Weekend, "must be a subclass of Policy"),
         ([], "policies must name at least one"),
     ],

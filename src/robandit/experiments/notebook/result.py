@@ -130,7 +130,7 @@ def _bar() -> MakeBar | None:
         from tqdm import tqdm
     else:
         return None
-    return partial(tqdm, delay=2.0, leave=False)
+    return partial(tqdm, delay=2.0, leave=False, mininterval=0.5)
 
 
 def _no_bar(**_: object) -> Any:
