@@ -23,9 +23,14 @@ from robandit.arrays import Floats
 from robandit.errors import ConfigError
 from robandit.experiments.notebook.entries import tables
 from robandit.experiments.tune import SEED
+from robandit.figures import html
 from robandit.files import ResultExists
+from robandit.lab import results
 from robandit.lab.columns import DESCRIPTIONS
+from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
+from robandit.logs.audit.tables import open_log
+from robandit.logs.evaluate import records
 
 DATA = Path(__file__).parents[1] / "lab" / "data"
 SMALL: dict[str, Any] = {"rounds": 60, "trials": 4, "checkpoints": 5, "workers": 1}
@@ -203,6 +208,20 @@ def test_a_result_is_saved_found_again_and_never_replaced_by_accident(tmp_path: 
     (tmp_path / "note.txt").write_text("no result")
     with pytest.raises(ValueError, match=r"note.txt is not a result of robandit"):
         robandit.Simulation.load(tmp_path / "note.txt")
+
+
+def test_paths_may_be_text(tmp_path: Path) -> None:
+    """Wherever a file is named in Python, not in notebooks alone."""
+    (tmp_path / "run.toml").write_text('policies = ["greedy"]\nrounds = 20\ntrials = 2\n')
+    (tmp_path / "log.csv").write_text("x,reward\n1,2\n")
+    run = Run.read_file(str(tmp_path / "run.toml"))
+    done = carry_out(run, str(tmp_path / "run.parquet"), engine=Engine(workers=1))
+    assert done.table.equals(results.read(str(tmp_path / "run.parquet")).table)
+    assert open_log(str(tmp_path / "log.csv")) is not None
+    html.write(str(tmp_path / "page.html"), "<p>")
+    assert (tmp_path / "page.html").read_text() == "<p>"
+    with pytest.raises(ValueError, match="JSON is malformed"):
+        records.read(str(tmp_path / "log.csv"))
 
 
 # The data dictionary.

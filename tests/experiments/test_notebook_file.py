@@ -22,7 +22,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
         patch.setenv("TQDM_DISABLE", "1")
-        notebook = nbformat.read(NOTEBOOK, as_version=4)
+        notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
         client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
         client.execute()
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
@@ -47,5 +47,5 @@ def test_figures_are_drawn(outputs: list[Any]) -> None:
 
 
 def test_the_notebook_is_kept_without_outputs() -> None:
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)
