@@ -337,12 +337,21 @@ def test_own_policies_and_attacks_race_in_the_arena(tmp_path: Path) -> None:
         race.plot("fresh set")
 
 
-def test_the_arena_scores_as_the_command_does(tmp_path: Path) -> None:
-    chosen = ["--policies", "greedy", "--attacks", "flip", "--environments", "fresh sets", "--workers", "1"]
-    sizes = ["--rounds", "40", "--trials", "3", "--tune-trials", "2", "--out", str(tmp_path)]
+def test_the_arena_does_as_the_command_does_also_with_an_attack_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    own = source[source.index("@dataclass(kw_only=True)\nclass Weekend") : source.index("@dataclass(kw_only=True, eq")]
+    head = "from dataclasses import dataclass\nfrom typing import Any\nfrom robandit import attacks\n"
+    (tmp_path / "mine.py").write_text(f"{head}from robandit.arrays import Floats\n{own}")
+    hostile = f"{tmp_path / 'mine.py'}:Weekend"
+    chosen = ["--policies", "greedy", "--attacks", f"flip,{hostile}", "--environments", "fresh sets"]
+    sizes = ["--rounds", "40", "--trials", "3", "--tune-trials", "2", "--workers", "1", "--out", str(tmp_path / "out")]
     assert cli.main(["arena", "race", *chosen, *sizes]) == 0
-    race = robandit.arena("greedy", "flip", "fresh sets", rounds=40, trials=3, tune_trials=2)
-    assert race.table.equals(robandit.Simulation.load(tmp_path / "arena.parquet").table)
+    assert "up to 5 attacks and levels" in capsys.readouterr().err
+    race = robandit.arena("greedy", ["flip", hostile], "fresh sets", rounds=40, trials=3, tune_trials=2)
+    assert race.table.equals(robandit.Simulation.load(tmp_path / "out" / "arena.parquet").table)
+    assert race.table["attack"].unique().to_pylist() == ["none", "flip", "Weekend"]
 
 
 def test_a_policy_may_not_take_the_name_of_one_of_the_arenas() -> None:

@@ -188,7 +188,7 @@ def config(entrants: Entrants, environment: str, scales: Scales, **numbers: int)
         **numbers,
         "checkpoints": CHECKPOINTS,
         "environments": [{**world, "label": environment}],
-        "attacks": panels(world, numbers.get("rounds", SETTING["rounds"]), entrants.attacks) + _at_levels(entrants),
+        "attacks": panels_of(entrants, environment, numbers.get("rounds", SETTING["rounds"])),
         "policies": [
             {**settings, "label": label} | ({"radius_scale": scales[label]} if label in scales else {})
             for label, settings in entrants.policies.items()
@@ -196,13 +196,14 @@ def config(entrants: Entrants, environment: str, scales: Scales, **numbers: int)
     }
 
 
-def _at_levels(entrants: Entrants) -> list[dict[str, Any]]:
-    """The user's own attacks at both levels, or at the budget that they have."""
-    return [
+def panels_of(entrants: Entrants, environment: str, rounds: int) -> list[dict[str, Any]]:
+    """The attacks of one world: the arena's, then the user's own at both levels, or at the budget that they have."""
+    own = [
         {**settings, "label": label, "budget": budget}
         for label, settings in entrants.own_attacks.items()
         for budget in (LEVELS if settings.get("budget") is None else [settings["budget"]])
     ]
+    return panels(entrants.environments[environment], rounds, entrants.attacks) + own
 
 
 def at_the_edge(scales: Scales) -> list[str]:

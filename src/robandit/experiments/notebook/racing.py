@@ -21,7 +21,7 @@ from robandit.experiments.arena.race import Cells, Entrants, Score
 from robandit.experiments.intervals import Ratio, ratio_words
 from robandit.experiments.notebook.entries import Some, tables
 from robandit.experiments.notebook.result import Simulation, play
-from robandit.experiments.notebook.shown import Overview
+from robandit.experiments.notebook.shown import Overview, Shown
 from robandit.experiments.notebook.tuning import refuse_tuning_seed
 from robandit.experiments.tune import Tuned
 from robandit.lab.attacks import ATTACKS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Race:
+class Race(Shown):
     """A finished race: its table, the scores, and pictures. A notebook shows the scores."""
 
     def __init__(self, entrants: Entrants, tuned: Mapping[str, Tuned], results: Mapping[str, Simulation]) -> None:
@@ -90,12 +90,6 @@ class Race:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table for pandas, polars and others that read Arrow."""
         return self.table.__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
-        return f"{self._title()}\n{self.summary()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
     def _title(self) -> str:
         return f"Regret relative to tuned OFUL's where nobody lies. Worlds: {', '.join(self.results)}"

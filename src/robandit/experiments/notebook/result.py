@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from robandit.errors import ConfigError, nearest
-from robandit.experiments.notebook.shown import Overview, means
+from robandit.experiments.notebook.shown import Overview, Shown, means
 from robandit.files import ResultExists, save_file
 from robandit.lab import results
 from robandit.lab.columns import descriptions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SMALL = 200_000  # rounds over all trials: so few are played before other processes have started
 
 
-class Simulation:
+class Simulation(Shown):
     """A finished simulation: its table, a summary, and pictures. A notebook shows the summary.
 
     The result is itself a source of Arrow data, so `polars.DataFrame(result)` and all that reads the
@@ -82,12 +82,6 @@ class Simulation:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table for pandas, polars and others that read Arrow."""
         return self.table.__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
-        return f"{self._title()}\n{self.summary()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
     def _title(self) -> str:
         counts = {name: self.config[name] for name in ("rounds", "trials", "seed")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -45,6 +46,24 @@ class Overview:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The numbers for pandas, polars and others that read Arrow."""
         return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Shown(ABC):
+    """A result that shows its title and its summary, in a terminal and in a notebook."""
+
+    @abstractmethod
+    def summary(self) -> Overview:
+        """The result in a small table."""
+
+    @abstractmethod
+    def _title(self) -> str:
+        """The line above it."""
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n{self.summary()!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self._title())}</p>{self.summary()._repr_html_()}"
 
 
 def means(table: Table, column: str = "regret") -> Overview:

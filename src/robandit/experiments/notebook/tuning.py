@@ -17,7 +17,7 @@ from robandit.errors import ConfigError, nearest
 from robandit.experiments import tune as tuner
 from robandit.experiments.notebook.entries import Some, tables
 from robandit.experiments.notebook.result import play
-from robandit.experiments.notebook.shown import Overview
+from robandit.experiments.notebook.shown import Overview, Shown
 from robandit.experiments.tune import GRID, OBJECTIVES, SEED, Grids, Tuned
 from robandit.figures.numbers import mean_half
 from robandit.lab.catalogue import find
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Tuning:
+class Tuning(Shown):
     """Tuned policies, which `robandit.simulate` takes as they are. A notebook shows their scales."""
 
     policies: Sequence[Mapping[str, Any]]
@@ -63,12 +63,6 @@ class Tuning:
     def plot(self) -> Figure:
         """Draw the regret against the scale, a line for each policy."""
         return tuner.sensitivity(self.tuned)
-
-    def __repr__(self) -> str:
-        return f"{self._title()}\n{self.summary()!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
     def _title(self) -> str:
         made = self.tuned.made_from
