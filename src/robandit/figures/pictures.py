@@ -251,15 +251,14 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     letters = int(15.5 * (width - 0.1))
     wrapped = ["\n".join(fill(line, letters, break_on_hyphens=False) for line in t.split("\n")) for t in titles]
     lines = max(title.count("\n") for title in wrapped) + (1 if rounds else 2)
+    begin = -0.2 if columns < 3 else -0.3  # above the numbers of the y axis, and not above its label
     height = max((3.0, 2.1, 1.5, 1.0)[columns - 1], 0.124 * policies) + LINE * lines + 0.1
     figure = Sheet(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
     figure.supxlabel(x, fontsize=FONT)
     figure.supylabel(y, fontsize=FONT)
     panels = [figure.add_subplot(rows, columns, place) for place in range(1, number + 1)]
     for place, (axes, title) in enumerate(zip(panels, wrapped, strict=True)):
-        axes.set_title(
-            title, loc="left", fontsize=FONT, x=-0.2 / (width - 0.7)
-        )  # begin above the numbers of the y axis
+        axes.set_title(title, loc="left", fontsize=FONT, x=begin / (width - 0.7))
         axes.tick_params(labelsize=FONT, length=2.5)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e4e4e4", linewidth=0.5)
