@@ -81,22 +81,38 @@ __all__ = [
     "recommend",
 ]
 
-_CLIENT = ("AsyncClient", "Client", "ServiceError")  # not in __all__: they need more than NumPy
+# Not in __all__: they need more than NumPy, and are loaded when they are asked for.
+_MORE = {
+    **dict.fromkeys(("AsyncClient", "Client", "ServiceError"), ("robandit.client", "client", ("httpx", "msgspec"))),
+    **dict.fromkeys(
+        ("Race", "Simulation", "Tuning", "arena", "simulate", "tune"),
+        ("robandit.experiments.notebook", "lab", ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm")),
+    ),
+}
+"""Where each name is found, the extra that installs what it needs, and that."""
 
 if TYPE_CHECKING:
     from robandit.client.http import AsyncClient as AsyncClient
     from robandit.client.http import Client as Client
     from robandit.client.http import ServiceError as ServiceError
+    from robandit.experiments.notebook import Race as Race
+    from robandit.experiments.notebook import Simulation as Simulation
+    from robandit.experiments.notebook import Tuning as Tuning
+    from robandit.experiments.notebook import arena as arena
+    from robandit.experiments.notebook import simulate as simulate
+    from robandit.experiments.notebook import tune as tune
 else:
 
     def __getattr__(name: str) -> Any:
-        if name not in _CLIENT:
+        if name not in _MORE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, extra, _ = _MORE[name]
         try:
-            return getattr(import_module("robandit.client"), name)
+            return getattr(import_module(module), name)
         except ModuleNotFoundError as error:
-            raise ImportError(f"{name} needs {error.name} as well: pip install 'robandit[client]'") from None
+            raise ImportError(f"{name} needs {error.name} as well: pip install 'robandit[{extra}]'") from None
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(_CLIENT if find_spec("httpx") and find_spec("msgspec") else ())})
+    there = {name for name, (_, _, needed) in _MORE.items() if all(map(find_spec, needed))}
+    return sorted({*globals(), *there})

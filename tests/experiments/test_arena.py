@@ -172,7 +172,7 @@ def test_the_heat_map_has_a_cell_for_every_scenario() -> None:
     ]
     for panel, level in zip(panels, ("25", "100"), strict=True):
         assert panel.get_title(loc="left").strip() == f"C = {level}"
-        assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no attack", "flip", "ace"]
+        assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no attack", "flip", "ACE"]
         assert [tick.get_text() for tick in panel.get_yticklabels()] == ["OFUL", "A", "B † †"]
         values = np.asarray(panel.collections[0].get_array()).reshape(3, 3)
         assert values[0, 0] == pytest.approx(1.0) and values.shape == (3, 3)

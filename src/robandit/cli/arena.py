@@ -31,8 +31,9 @@ def _race_options(parser: ArgumentParser) -> None:
         default=TUNE_TRIALS,
         help="Repeat each scenario of the tuning this many times (default %(default)s).",
     )
-    own = " Your own class is FILE.py:CLASS. OFUL, the yardstick, always takes part."
-    for kind, more in (("policies", own), ("attacks", ""), ("environments", "")):
+    own = " Your own class is FILE.py:CLASS."
+    yardstick = f"{own} OFUL, the yardstick, always takes part."
+    for kind, more in (("policies", yardstick), ("attacks", own), ("environments", "")):
         about = f"Take only these {kind}, separated by commas (default: all).{more}"
         parser.add_argument(f"--{kind}", type=words, default=[], metavar="NAME,NAME,…", help=about)
     add_out(parser, "out/arena")

@@ -16,8 +16,6 @@ from robandit.cli.options import add_engine, add_out, engine_of
 from robandit.cli.output import save_figure, say
 
 if TYPE_CHECKING:
-    from pyarrow import Table
-
     from robandit.lab.plan import Run
 
 # simulate
@@ -73,13 +71,14 @@ def _simulate_options(parser: ArgumentParser) -> None:
 
 
 def _simulate(options: Namespace) -> None:
+    from robandit.experiments.notebook.shown import means
     from robandit.lab.engine import carry_out
 
     run, engine = _run_of(options), engine_of(options)
     start = time.perf_counter()
     result = carry_out(run, options.out, engine=engine, force=options.force, say=say)
     seconds = time.perf_counter() - start
-    print("\n".join(_summary_lines(result.last_round())))
+    print(means(result.last_round()))
     print(f"{run.size:,} rounds in {seconds:.1f} s, saved in {options.out}")
 
 
@@ -95,25 +94,6 @@ def _run_of(options: Namespace) -> Run:
     }
     given = {name: value for name, value in given.items() if value is not None}
     return Run.read_file(options.config, **given) if options.config else Run.read(given)
-
-
-def _summary_lines(table: Table) -> list[str]:
-    """The regret of each policy in each scenario in the last round, with the corruption realised and proved."""
-    from robandit.figures.tables import text
-    from robandit.lab.summary import proofs, summary
-
-    proved = proofs(table)
-    more = ("proved", "alarms") if proved else ()
-    rows: list[tuple[str, ...]] = [("environment", "attack", "C", "realised", "policy", "regret", *more)]
-    for case, policies in summary(table).items():
-        for policy, curve in policies.items():
-            label = "-" if case.corruption is None else f"{case.corruption:g}"
-            half = f" ± {curve.half[-1]:.1f}" if curve.trials > 1 else ""
-            regret = f"{curve.mean[-1]:.1f}{half}"
-            found = proved[case][policy] if proved else None
-            alarm = (f"{found.proved:.2f} of {found.played:.1f}", f"{found.alarms}/{found.trials}") if found else ()
-            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, regret, *alarm))
-    return text(rows)
 
 
 SIMULATE = Command(

@@ -117,13 +117,15 @@ def _point(scale: float, regret: Floats, objective: str) -> Point:
 
 def sensitivity(tuned: Tuned) -> Figure:
     """A picture of the objective against the scale: a line for each policy, with a ring around its best scale."""
+    from robandit.figures.names import policy_names
     from robandit.figures.pictures import FONT, log_panels, style
 
-    over = "mean over the panels" if tuned.objective == "mean" else "worst panel"
+    names = policy_names(tuned.curves)
+    over = "mean over the scenarios" if tuned.objective == "mean" else "in the worst scenario"
     figure, (axes,) = log_panels([""], [("radius scale (1 is the theory)", f"regret at the end, {over}")], height=4.4)
     for number, (policy, points) in enumerate(tuned.curves.items()):
         x, y, half = (np.array([getattr(point, name) for point in points]) for name in ("scale", "regret", "half"))
-        axes.errorbar(x, y, np.nan_to_num(half), **style(number), label=f"{policy}: {tuned.scales[policy]:.3g}")
+        axes.errorbar(x, y, np.nan_to_num(half), **style(number), label=f"{names[policy]}: {tuned.scales[policy]:.3g}")
         best = int(np.argmin(y))
         axes.plot(x[best], y[best], "o", markersize=12, fillstyle="none", color="#262626", markeredgewidth=0.8)
     title = "policy: the scale chosen (ringed)"

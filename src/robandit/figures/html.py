@@ -171,9 +171,9 @@ def page(title: str, lead: str | Block, sections: Sequence[Section]) -> str:
     return _PAGE.format(title=_plain(title), lead=first.html(), links=links, sections=parts, style=_STYLE)
 
 
-def write(path: Path, text: str, *, force: bool = False) -> None:
+def write(path: Path | str, text: str, *, force: bool = False) -> None:
     """Save a page whole or not at all. Only ``force`` replaces a different page that is already there."""
-    save_file(path, text.encode(), force=force)
+    save_file(Path(path), text.encode(), force=force)
 
 
 def _inline(text: str) -> str:

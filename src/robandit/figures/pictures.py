@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from math import ceil
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +20,7 @@ from matplotlib.transforms import offset_copy
 from numpy.typing import ArrayLike
 
 from robandit.arrays import Bools, Floats
+from robandit.figures.names import panel_titles, policy_names, scenario_name
 from robandit.figures.numbers import span, three_digits, two_digits
 from robandit.lab.summary import KEYS, Case, Curve, Curves, last_round, summary
 
@@ -41,12 +43,19 @@ LevelShares: TypeAlias = dict[tuple[str, str], dict[Case, Floats]]
 """The share of each level in the rounds, by environment and policy, then by scenario."""
 
 
+class Sheet(Figure):
+    """A figure that a notebook shows. `savefig` saves it as PDF, PNG or SVG."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png", dpi=120)
+        return buffer.getvalue()
+
+
 def regret_curves(table: Table) -> Figure:
     """Mean regret over the rounds with its 95 % interval, a panel for each scenario."""
     curves, styles = summary(table), _styles(table)
-    realised = [span(curve.realised for curve in these.values()) for these in curves.values()]
-    titles = ["{}: {}\n{}, realised {}".format(*_words(case), c) for case, c in zip(curves, realised, strict=True)]
-    figure, panels = _page(titles, "round", "regret", policies=len(styles), rounds=True)
+    figure, panels = _page(panel_titles(list(curves)), "round", "regret", policies=len(styles), rounds=True)
     _legend(figure, styles, curves, "; beside each panel, the regret at the end")
     for axes, these in zip(panels, curves.values(), strict=True):
         for policy, (rounds, mean, half, *_) in these.items():
@@ -88,11 +97,11 @@ def regret_against_corruption(table: Table) -> Figure:
     curves, styles = summary(table), _styles(table)
     groups = _by_attack(curves)
     if not groups:
-        figure = Figure(figsize=(WIDTH, 1.0))
-        figure.text(0.5, 0.5, "No attack here has a limit C on its corruption.", ha="center", va="center")
-        return figure
-    titles = ["{}: {}".format(*_words(cases[-1])) for cases in groups]
-    figure, panels = _page(titles, "corruption C, as labelled", "regret at the end", policies=len(styles))
+        empty = Sheet(figsize=(WIDTH, 1.0))
+        empty.text(0.5, 0.5, "No attack here has a limit C on its corruption.", ha="center", va="center")
+        return empty
+    names = panel_titles([cases[-1] for cases in groups], corruption=False)
+    figure, panels = _page(names, "corruption C", "regret at the end", policies=len(styles))
     _legend(figure, styles, curves)
     for axes, cases in zip(panels, groups, strict=True):
         apart = 12.0 if len(cases) == 1 else min(2.0, 10.0 / len(styles))  # points, lest one policy hide another
@@ -124,7 +133,7 @@ def level_use(table: Table) -> Figure | None:
     curves, maps = summary(table), _level_shares(table)
     if not maps:
         return None
-    labels = {case: ", ".join(_words(case)[1:]) for case in curves}
+    labels = dict(zip(curves, panel_titles([case._replace(environment="") for case in curves]), strict=True))
     figure, panels, bar = _level_page(maps, longest_label=max(map(len, labels.values())))
     least = min(share[share > 0].min() for shares in maps.values() for share in shares.values())
     norm = LogNorm(10.0 ** min(-1.0, np.floor(np.log10(least))), 1.0)
@@ -144,12 +153,14 @@ def level_use(table: Table) -> Figure | None:
 def _level_page(maps: LevelShares, longest_label: int) -> tuple[Figure, list[Axes], Axes]:
     """A page with a titled panel for each map, and the axes of the colour bar below them."""
     wide = max(24, int(17 * (WIDTH - 1.4)) - longest_label)  # the letters that the labels and the counts leave
-    titles = [fill(f"{environment}: {policy}", wide) for environment, policy in maps]
+    names, alone = policy_names(policy for _, policy in maps), len({place for place, _ in maps}) == 1
+    wholes = [names[policy] if alone else f"{scenario_name(place)}: {names[policy]}" for place, policy in maps]
+    headings = [fill(whole, wide) for whole in wholes]
     sizes = [1.25 * LINE * len(shares) for shares in maps.values()]
-    height = sum(sizes) + sum(LINE * max(2, title.count("\n") + 1) + 0.32 for title in titles) + 0.6
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    height = sum(sizes) + sum(LINE * max(2, title.count("\n") + 1) + 0.32 for title in headings) + 0.6
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     *panels, bar = figure.subplots(len(sizes) + 1, height_ratios=[*sizes, 0.08])
-    for axes, title in zip(panels, titles, strict=True):
+    for axes, title in zip(panels, headings, strict=True):
         axes.set_title(title, loc="left", fontsize=FONT)
     return figure, panels, bar
 
@@ -211,7 +222,7 @@ def log_panels(
     titles: Sequence[str], labels: Sequence[tuple[str, str]], height: float = 3.6
 ) -> tuple[Figure, list[Axes]]:
     """A page of empty panels side by side, with logarithmic axes and the labels (x, y) of each."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     panels = [figure.add_subplot(1, len(titles), place + 1) for place in range(len(titles))]
     for axes, title, (x, y) in zip(panels, titles, labels, strict=True):
         axes.set(xscale="log", yscale="log")
@@ -240,15 +251,14 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     letters = int(15.5 * (width - 0.1))
     wrapped = ["\n".join(fill(line, letters, break_on_hyphens=False) for line in t.split("\n")) for t in titles]
     lines = max(title.count("\n") for title in wrapped) + (1 if rounds else 2)
+    begin = -0.2 if columns < 3 else -0.3  # above the numbers of the y axis, and not above its label
     height = max((3.0, 2.1, 1.5, 1.0)[columns - 1], 0.124 * policies) + LINE * lines + 0.1
-    figure = Figure(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, rows * height + 0.5), layout="constrained")
     figure.supxlabel(x, fontsize=FONT)
     figure.supylabel(y, fontsize=FONT)
     panels = [figure.add_subplot(rows, columns, place) for place in range(1, number + 1)]
     for place, (axes, title) in enumerate(zip(panels, wrapped, strict=True)):
-        axes.set_title(
-            title, loc="left", fontsize=FONT, x=-0.3 / (width - 0.7)
-        )  # begin above the numbers of the y axis
+        axes.set_title(title, loc="left", fontsize=FONT, x=begin / (width - 0.7))
         axes.tick_params(labelsize=FONT, length=2.5)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#e4e4e4", linewidth=0.5)
@@ -265,7 +275,7 @@ def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> N
     """Add one legend for the whole page, and make the page higher by the legend's height."""
     trials = span(curve.trials for these in curves.values() for curve in these.values())
     title = ("one trial" if trials == "1" else f"mean of {trials} trials with its 95 % interval") + note
-    labels = [fill(policy, 90) for policy in styles]
+    labels = [fill(name, 90) for name in policy_names(styles).values()]
     lines = [label.split("\n") for label in labels]
     longest = max(len(line) for label in lines for line in label)
     rows = ceil(len(labels) / max(1, int(72 * WIDTH / (4.6 * longest + 45))))
@@ -273,12 +283,6 @@ def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> N
     look = {"fontsize": FONT, "title_fontsize": FONT, "frameon": False, "handlelength": 3.2, "columnspacing": 1.5}
     figure.legend(handles, labels, title=title, loc="outside upper center", ncols=ceil(len(labels) / rows), **look)
     figure.set_figheight(figure.get_figheight() + 1.25 * LINE * (rows * max(map(len, lines)) + 1) + 0.1)
-
-
-def _words(case: Case) -> tuple[str, str, str]:
-    """The environment, the attack and C in words, each of which stays on one line."""
-    attack = "no\xa0attack" if case.attack == "none" else f"{case.attack}\xa0({case.strength})"
-    return case.environment, attack, "C\xa0=\xa0∞" if case.corruption is None else f"C\xa0=\xa0{case.corruption:.10g}"
 
 
 PICTURES: dict[str, Callable[[Table], Figure | None]] = {

@@ -30,6 +30,8 @@ ENGINES = ("local", "dask", "ray")
 
 Say: TypeAlias = Callable[[str], object]
 """Tells the user something."""
+MakeBar: TypeAlias = Callable[..., Any]
+"""Makes a progress bar from keywords, as `tqdm.tqdm` does."""
 
 _LARGEST_BATCH = 128  # trials; larger batches are no faster
 _SMALLEST_BATCH = 32  # trials; in smaller batches Python takes most of the time
@@ -49,6 +51,8 @@ class Engine:
     """Address of a running Dask scheduler or Ray cluster. By default one is started here for this run."""
     batch: int | None = None
     """Number of trials in a piece of work. By default it is chosen for speed; it changes no result."""
+    bar: MakeBar | None = None
+    """Maker of the progress bar. By default there is a bar on a terminal."""
 
     def __post_init__(self) -> None:
         if self.kind not in ENGINES:
@@ -139,7 +143,7 @@ def _extra(module: str, extra: str) -> Any:
 
 
 def carry_out(
-    run: Run, out: Path, *, engine: Engine | None = None, force: bool = False, say: Say = lambda text: None
+    run: Run, out: Path | str, *, engine: Engine | None = None, force: bool = False, say: Say = lambda text: None
 ) -> Result:
     """Carry out a run, or the rest of it, and save its table at ``out``.
 
@@ -147,6 +151,7 @@ def carry_out(
     ``force`` replaces it. ``say`` is called with messages for the user. The table is not held in memory: finished
     pieces are on disk, and the result reads its rows when it is asked for them.
     """
+    out = Path(out)
     if out.is_dir() or not out.name:
         raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
     engine, workspace = engine or Engine(), Workspace(out, run)
@@ -159,7 +164,7 @@ def carry_out(
         tasks = run.tasks(batch)
         done = _done(run, tasks, workspace, say)
         left = {number: task for number, task in enumerate(tasks) if number not in done}
-        with _bar(run, left, workspace.meter) as meter:
+        with _bar(run, left, workspace.meter, engine.bar) as meter:
             for number, trace in engine.results(left, workers, meter):
                 workspace.save(number, tabulate(tasks[number], trace))
         workspace.finish(replace=force)
@@ -202,15 +207,16 @@ def _work(tasks: Mapping[int, Task], meter: Path | None, orphans_stop: bool = Fa
 
 
 @contextmanager
-def _bar(run: Run, left: dict[int, Task], meter: Path) -> Iterator[Path | None]:
+def _bar(run: Run, left: dict[int, Task], meter: Path, make: MakeBar | None = None) -> Iterator[Path | None]:
     """Show a progress bar and give the file in which workers count rounds; None if nobody looks."""
-    if not left or not sys.stderr.isatty():
+    make = make or (tqdm if sys.stderr.isatty() else None)
+    if not left or make is None:
         yield None
         return
     counts = np.memmap(meter, dtype=np.int64, mode="w+", shape=(max(left) + 1,))
     done = run.size - sum(task.size for task in left.values())
     over = threading.Event()
-    with tqdm(total=run.size, initial=done, unit=" rounds", unit_scale=True, smoothing=0.1) as bar:
+    with make(total=run.size, initial=done, unit=" rounds", unit_scale=True, smoothing=0.1) as bar:
 
         def watch() -> None:
             while not over.wait(0.2):

@@ -41,7 +41,15 @@ class Entry:
     def plain(self) -> dict[str, Any]:
         """The entry as plain data, from which `Run.read` makes it again."""
         name = self.kind if isinstance(self.kind, str) else f"{self.kind.__module__}:{self.kind.__qualname__}"
-        return {"name": name, "label": self.label, **self.settings}
+        return {"name": name, "label": self.label, **self._as_read()}
+
+    def table(self) -> dict[str, Any]:
+        """The same with the class itself, which also a class from a notebook can be found by."""
+        return {"name": self.kind, "label": self.label, **self._as_read()}
+
+    def _as_read(self) -> dict[str, Any]:
+        """The settings as `Run.read` reads them: a list is in brackets, since a bare one would be a sweep."""
+        return {key: [value] if isinstance(value, list) else value for key, value in self.settings.items()}
 
 
 class Task(NamedTuple):
@@ -118,10 +126,10 @@ class Run:
         return run
 
     @classmethod
-    def read_file(cls, path: Path, **instead: Any) -> Run:
+    def read_file(cls, path: Path | str, **instead: Any) -> Run:
         """Read a run from a TOML file. ``instead`` replaces some of its keys."""
         try:
-            config = tomllib.loads(path.read_text(encoding="utf-8"))
+            config = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"can't read {path}: {error}") from None
         except tomllib.TOMLDecodeError as error:
@@ -242,7 +250,7 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
     _check_keys(f"{where} ({short(name)}): ", settings, allowed)
     optional = {item.name for item in fields(found) if "None" in str(item.type)}
     for key, value in settings.items():
-        if value == []:
+        if isinstance(value, list) and not value:
             raise ConfigError(f"{where} ({short(name)}): {key} must have at least one value, got []")
         if key in optional and isinstance(value, str) and value.lower() == "none":  # TOML has no word for it
             settings[key] = None
@@ -281,8 +289,16 @@ def _labelled(kind: str, entries: list[Entry]) -> list[Entry]:
 def _spelt(label: str, entries: Sequence[Entry], i: int) -> str:
     """A label with the settings in which entry ``i`` differs from others of its kind."""
     alike = [other.settings for other in entries if other.kind == entries[i].kind]
-    own = {key: value for key, value in entries[i].settings.items() if any(o.get(key) != value for o in alike)}
+    own = {key: value for key, value in entries[i].settings.items() if any(_differ(o.get(key), value) for o in alike)}
     return f"{label} {', '.join(f'{key}={value}' for key, value in own.items())}".strip()
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two settings differ. Two frames do, unless they are the same object."""
+    try:
+        return one is not other and bool(one != other)
+    except ValueError:
+        return True
 
 
 def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:

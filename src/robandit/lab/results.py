@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ import robandit
 from robandit.arrays import Ints
 from robandit.files import ResultExists, write_file
 from robandit.lab.catalogue import CATALOGUE, find, fingerprint
+from robandit.lab.columns import described
 from robandit.lab.plan import Run, Task
 from robandit.lab.protocol import Trace
 
@@ -33,7 +35,7 @@ try:
 except ImportError:  # not on Windows, where two runs into the same file are not kept apart
     fcntl = None  # type: ignore[assignment]
 
-_FORMAT = 5
+_FORMAT = 6
 _NUMERICS = 2  # raised when the last bits of a result change; 2: the exact intersections of Multi-level weighted OFUL
 _KEY = b"robandit"
 _ROWS = 1 << 17  # of a row group: some 30 MB in memory
@@ -63,7 +65,7 @@ SCHEMA = pa.schema(
 
 After these come, in worlds with sources, the columns of `SOURCES`, and then those of `Decision.info`, null for policies
 that do not tell them. Up to format 3 there were five such columns for every policy, and up to 4 no
-``reward``.
+``reward``; up to 5 the file did not say what the columns mean (`robandit.lab.columns`).
 """
 SOURCES = pa.schema({"source": pa.int64(), "lies_by_source": pa.list_(pa.field("element", pa.int64()))})
 """The source of the checkpoint's visitor, and the number of lies in the name of each source so far."""
@@ -156,7 +158,7 @@ def write(file: BinaryIO, tables: Iterable[pa.Table], schemas: Iterable[pa.Schem
     A column that some of their ``schemas`` have not got is null there. The bytes depend on the rows alone, not on how
     they were cut into tables, and no more than a row group and a table is in memory.
     """
-    schema = pa.unify_schemas(list(schemas)).with_metadata({_KEY: json.dumps(about)})
+    schema = described(pa.unify_schemas(list(schemas))).with_metadata({_KEY: json.dumps(about)})
     repetitive = [field.name for field in schema if field.type != pa.float64()]  # a dictionary of the others is no help
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repetitive) as writer:
         for group in _row_groups(tables, schema):
@@ -180,12 +182,17 @@ def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
 
 def stamp(run: Run) -> dict[str, Any]:
     """What decides every bit of a run's table."""
-    config = json.loads(json.dumps(run.plain()))
+    config = json.loads(json.dumps(run.plain(), default=_digest))
     about = {"format": _FORMAT, "numerics": _NUMERICS, "version": robandit.__version__, "numpy": np.__version__}
     about["config"] = config
     code = {str(kind): fingerprint(group, kind) for group in CATALOGUE for kind in run.kinds(group)}
     own = {kind: digest for kind, digest in code.items() if digest is not None}
     return about | {"code": own} if own else about
+
+
+def _digest(setting: object) -> dict[str, str]:
+    """What stands for a setting that is no plain data, such as a frame."""
+    return {"sha256": hashlib.sha256(pickle.dumps(setting)).hexdigest(), "type": type(setting).__name__}
 
 
 def find_result(path: Path, run: Run) -> bool:

@@ -198,6 +198,7 @@ def _alarms(found: Proof) -> str:
 
 def picture(tables: Mapping[str, Table]) -> Figure:
     """The proved share of the corruption against the number of lies, for flips in both worlds and for all attacks."""
+    from robandit.figures.names import policy_names, scenario_name
     from robandit.figures.pictures import FONT, log_panels, style
 
     figure, (left, right) = log_panels(
@@ -206,12 +207,14 @@ def picture(tables: Mapping[str, Table]) -> Figure:
     lines: dict[str, list[tuple[float, float]]] = {}
     for case, policies in proofs(tables["power"]).items():
         for policy, found in policies.items():
-            lines.setdefault(f"{case.environment}, {policy}", []).append((found.lies, found.proved / found.played))
+            lines.setdefault(f"{case.environment}, {policy_names([policy])[policy]}", []).append(
+                (found.lies, found.proved / found.played)
+            )
     _draw(left, lines, style)
     lines = {}
     for case, policies in proofs(tables["zoo"]).items():
         found = next(iter(policies.values()))
-        lines.setdefault(case.attack, []).append((found.lies, found.proved / max(found.played, TINY)))
+        lines.setdefault(scenario_name(case.attack), []).append((found.lies, found.proved / max(found.played, TINY)))
     _draw(right, lines, style)
     for axes in (left, right):
         axes.set(yscale="linear", ylim=(0.0, None))

@@ -15,10 +15,12 @@ from matplotlib.transforms import offset_copy
 
 from robandit.experiments.arena.race import Cells, Score, best, relative
 from robandit.experiments.arena.worlds import CLEAN
+from robandit.figures.names import scenario_name
 from robandit.figures.numbers import two_digits
 from robandit.figures.pictures import (
     FONT,
     WIDTH,
+    Sheet,
     color_bar,
     heat_cells,
     log_panels,
@@ -45,7 +47,7 @@ def heat_map(found: Cells, order: Sequence[str], told: Collection[str]) -> Figur
         np.array([[relative(found, case, policy).value for case in columns] for policy in order]) for columns in panels
     ]
     height = len(levels) * (len(order) * _ROW + _LABELS) + 0.5
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     *rows, bar = figure.subplots(len(levels) + 1, height_ratios=[*[len(order) * _ROW] * len(levels), 0.08])
     norm = LogNorm(min(map(np.min, values)), max(max(map(np.max, values)), 1.001 * min(map(np.min, values))))
     for axes, level, columns, these in zip(rows, levels, panels, values, strict=True):
@@ -71,7 +73,7 @@ def _columns(found: Cells, level: float) -> list[Case]:
 
 def _name_columns(figure: Figure, axes: Axes, columns: Sequence[Case]) -> None:
     """Write the attacks below a panel, and above it which are weak and which are strong, with a thicker line."""
-    names = ["no attack" if case.attack == CLEAN else case.attack for case in columns]
+    names = [scenario_name(case.attack) for case in columns]
     axes.set_xticks(np.arange(len(names)) + 0.5, names, rotation=40, ha="right", rotation_mode="anchor")
     kinds = groupby(enumerate(columns), key=lambda pair: "" if pair[1].attack == CLEAN else pair[1].strength)
     for kind, members in kinds:

@@ -11,7 +11,7 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.errors import ConfigError, nearest
-from robandit.experiments.arena.worlds import CLEAN, ENVIRONMENTS, TUNING_ATTACKS, panels
+from robandit.experiments.arena.worlds import CLEAN, ENVIRONMENTS, LEVELS, TUNING_ATTACKS, panels
 from robandit.experiments.intervals import Pairs, Ratio, geometric_ratio, interval, mean_ratio
 from robandit.experiments.tune import SEED, Grids, Tuned, grid_config
 from robandit.lab.attacks import ATTACKS
@@ -65,6 +65,10 @@ SLOW = {"Multi-level weighted OFUL": GRID[:6]}
 """Shorter grids. Below a thousandth Multi-level weighted OFUL cascades in nearly every round, at 20 times the cost."""
 
 
+Own: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Settings by label."""
+
+
 class Entrants(NamedTuple):
     """The policies, attacks and worlds of a race."""
 
@@ -76,6 +80,8 @@ class Entrants(NamedTuple):
     """The settings of each world, by label."""
     missing: Sequence[str]
     """The policies of ``CONTENDERS`` that this version lacks."""
+    own_attacks: Mapping[str, Mapping[str, Any]] = {}
+    """The settings of attacks of the user's own, by label. They play in every world."""
 
     @property
     def told(self) -> set[str]:
@@ -93,36 +99,48 @@ class Entrants(NamedTuple):
 
 
 def entrants_of(
-    policies: Sequence[str] = (), attacks: Sequence[str] = (), environments: Sequence[str] = ()
+    policies: Sequence[str] = (),
+    attacks: Sequence[str] = (),
+    environments: Sequence[str] = (),
+    own_policies: Own | None = None,
+    own_attacks: Own | None = None,
 ) -> Entrants:
-    """All entrants, or those named by label or name. A policy of your own is `file.py:Class`.
+    """All entrants, or those named by label or name. A policy or an attack of your own is `file.py:Class`.
 
     OFUL and the attack 'none' are always included, because the clean oracle needs them.
 
     >>> list(entrants_of(policies=["greedy"], attacks=["flip"]).policies)
     ['OFUL', 'Greedy']
     """
-    missing = [
-        label
-        for label, settings in CONTENDERS.items()
-        if settings["name"] not in POLICIES and ":" not in settings["name"]
-    ]
+    missing = [label for label, one in CONTENDERS.items() if one["name"] not in POLICIES and ":" not in one["name"]]
     there = {label: settings for label, settings in CONTENDERS.items() if label not in missing}
-    there |= {short(own): {"name": own} for own in policies if ":" in own}
-    chosen = _pick("policies", [short(policy) for policy in policies], there, missing)
-    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ATTACKS}, [])
-    if set(hostile) <= {CLEAN}:
+    mine = _by_place(policies) | dict(own_policies or {})
+    chosen = _pick("policies", policies, there, missing, also=mine)
+    bribes = _by_place(attacks) | dict(own_attacks or {})
+    hostile = _pick("attacks", attacks, {name: {"name": name} for name in ATTACKS}, [], also=bribes)
+    if set(hostile) <= {CLEAN} and not bribes:
         raise ConfigError(f"attacks must have at least one beside {CLEAN!r}")
     worlds = _pick("environments", environments, ENVIRONMENTS, [])
-    fit = {label: world for label, world in worlds.items() if len(panels(world, 1, {*hostile} - {CLEAN})) > 0}
+    fit = {label: world for label, world in worlds.items() if bribes or panels(world, 1, {*hostile} - {CLEAN})}
     if not fit or (environments and fit != worlds):
         unfit = ", ".join(label for label in worlds if label not in fit)
         raise ConfigError(f"attacks: none of {', '.join(hostile)} is raced in {unfit}")
-    return Entrants({OFUL: CONTENDERS[OFUL]} | chosen, list(dict.fromkeys([CLEAN, *hostile])), fit, missing)
+    names = list(dict.fromkeys([CLEAN, *hostile]))
+    return Entrants({OFUL: CONTENDERS[OFUL]} | chosen | mine, names, fit, missing, bribes)
 
 
-def _pick(kind: str, wanted: Sequence[str], there: Mapping[str, Any], missing: Sequence[str]) -> dict[str, Any]:
-    """The wanted ones, in the order of the list; all of them if ``wanted`` is empty."""
+def _by_place(names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Those of these names that say where a class is, by the name of the class."""
+    return {short(name): {"name": name} for name in names if ":" in name}
+
+
+def _pick(
+    kind: str, names: Sequence[str], there: Mapping[str, Any], missing: Sequence[str], also: Own | None = None
+) -> dict[str, Any]:
+    """The ones that are named, in the order of the list; all of them if nothing is, and the user brings none."""
+    wanted = [name for name in names if ":" not in name]
+    if also and not wanted:
+        return {}
     for one in wanted:
         if one in missing:
             raise ConfigError(f"{kind}: {one} is not in this version")
@@ -170,12 +188,22 @@ def config(entrants: Entrants, environment: str, scales: Scales, **numbers: int)
         **numbers,
         "checkpoints": CHECKPOINTS,
         "environments": [{**world, "label": environment}],
-        "attacks": panels(world, numbers.get("rounds", SETTING["rounds"]), entrants.attacks),
+        "attacks": panels_of(entrants, environment, numbers.get("rounds", SETTING["rounds"])),
         "policies": [
             {**settings, "label": label} | ({"radius_scale": scales[label]} if label in scales else {})
             for label, settings in entrants.policies.items()
         ],
     }
+
+
+def panels_of(entrants: Entrants, environment: str, rounds: int) -> list[dict[str, Any]]:
+    """The attacks of one world: the arena's, then the user's own at both levels, or at the budget that they have."""
+    own = [
+        {**settings, "label": label, "budget": budget}
+        for label, settings in entrants.own_attacks.items()
+        for budget in (LEVELS if settings.get("budget") is None else [settings["budget"]])
+    ]
+    return panels(entrants.environments[environment], rounds, entrants.attacks) + own
 
 
 def at_the_edge(scales: Scales) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from robandit.experiments.arena.race import Entrants, grids
+from robandit.experiments.arena.race import Entrants, grids, panels_of
 from robandit.experiments.arena.race import config as evaluation_config
 from robandit.experiments.arena.worlds import LEVELS, TUNING_ATTACKS, attacks, panels
 from robandit.lab.catalogue import find
@@ -60,7 +60,7 @@ def forecast(entrants: Entrants, *, rounds: int, trials: int, seed: int, tune_tr
     for world, scale in product(entrants.environments, _SCALES):
         settings = entrants.environments[world]
         tuning = len(panels(settings, rounds, TUNING_ATTACKS)) * tune_trials * rounds
-        hostile = len(panels(settings, rounds, entrants.attacks))
+        hostile = len(panels_of(entrants, world, rounds))
         judging, scales = hostile * trials * rounds, dict.fromkeys(entrants.tuned, scale)
         work = {policy: judging + tuning * len(grids(entrants).get(policy, ())) for policy in entrants.policies}
         evaluation = evaluation_config(entrants, world, scales, rounds=rounds, trials=trials, seed=seed)

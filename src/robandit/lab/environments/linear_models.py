@@ -112,7 +112,7 @@ class LinearFit(NamedTuple):
     @property
     def worst(self) -> float:
         """The most by which a decile of the linear model is off, less two standard errors."""
-        return max(0.0, *(abs(one.predicted - one.seen) - 2.0 * one.error for one in self.deciles["linear"]))
+        return max([0.0, *(abs(one.predicted - one.seen) - 2.0 * one.error for one in self.deciles["linear"])])
 
 
 def linearity(sets: DecisionSets, first: Bools) -> LinearFit:

@@ -30,7 +30,7 @@ class Rejecting(Protocol):
         ...
 
 
-def load_features(path: Path) -> Features:
+def load_features(path: Path | str) -> Features:
     """The features of a file, if single actions can be encoded by them, one after the other."""
     features = Features.load(path)
     if features.centred:

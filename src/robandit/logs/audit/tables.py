@@ -305,8 +305,9 @@ def format_of(path: Path) -> str | None:
     return _SUFFIXES.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower())
 
 
-def open_log(path: Path, kind: str | None = None, chunk: int = CHUNK) -> LogTable:
+def open_log(path: Path | str, kind: str | None = None, chunk: int = CHUNK) -> LogTable:
     """Open a log in the format ``kind``, or by its suffix. CSV and NDJSON may be gzipped (.gz)."""
+    path = Path(path)
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give a file")
     kind = kind or format_of(path)

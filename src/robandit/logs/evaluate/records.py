@@ -75,8 +75,9 @@ class _Row(NamedTuple):
     sigma: float
 
 
-def read(path: Path, bandit: str | None = None) -> DecisionLog:
+def read(path: Path | str, bandit: str | None = None) -> DecisionLog:
     """Read the log in a file of any kind. ``bandit`` says whose log, in a service's own file."""
+    path = Path(path)
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give a file")
     with path.open("rb") as file:
