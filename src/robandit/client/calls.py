@@ -20,9 +20,26 @@ from robandit.errors import nearest
 from robandit.features import Features
 from robandit.rewards import Rewards as DeclaredRewards
 from robandit.wire.events import Event, decode
-from robandit.wire.types import NAME, Action, Choice, Chosen, Creation, Feedback, Outcome, Outcomes, Problem, Status
+from robandit.wire.types import (
+    MOST_ACTIONS,
+    MOST_DECISIONS,
+    NAME,
+    Action,
+    Answered,
+    Choice,
+    Chosen,
+    Creation,
+    Feedback,
+    ManyAnswered,
+    NamedChoice,
+    Outcome,
+    Outcomes,
+    Problem,
+    Status,
+)
 
 T = TypeVar("T")
+C = TypeVar("C", Choice, NamedChoice)
 Record: TypeAlias = Mapping[str, Any]
 """The values of an action, or of a context, by column."""
 Actions: TypeAlias = (
@@ -35,8 +52,10 @@ Sigma: TypeAlias = float | Sequence[float | None] | None
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 """Rewards by the ids of their decisions."""
 
+_WORDS = ("actions", "decision_id", "source", "sigma", "context")
 _BLOCK = "application/octet-stream"  # an array of numbers as it is
 _FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
+_LARGEST = 3 << 20  # bytes of many decisions in a request
 _AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # the service can't have read the request
 _HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
@@ -126,11 +145,26 @@ class Calls:
         given = uuid4().hex if decision_id is None else decision_id
         if self._blocks and isinstance(actions, np.ndarray) and actions.ndim == 2 and sigma is None and context is None:
             return (yield from self._decide_block(name, actions, given, source))
-        around = None if context is None else dict(context)
-        choice = Choice(actions=_actions(actions, sigma), decision_id=given, source=source, context=around)
-        body = _encode(choice)
+        body = _encode(_choice(Choice, actions, given, source, sigma, context))
         reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
         return self._read(reply, Chosen)
+
+    def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> Plan[list[Chosen]]:
+        choices = [_named(one) for one in requests]
+        found: list[Chosen] = []
+        for part in _parts(choices):
+            reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions/batch", b"[%s]" % b",".join(part)))
+            answers = self._read(reply, ManyAnswered).results
+            asked = [one.decision_id for one in choices[len(found) : len(found) + len(part)]]
+            if [one.decision_id for one in answers] != asked:
+                raise _about_others(reply, "decisions")
+            found += [self._chosen(one) for one in answers]
+        return found
+
+    def _chosen(self, answer: Answered) -> Chosen:
+        if answer.chosen is None:
+            raise ServiceError(answer.status, self._hide(f"decision {answer.decision_id!r}: {answer.error}"))
+        return answer.chosen
 
     def _decide_block(self, name: str, rows: NDArray[Any], given: str, source: str | None) -> Plan[Chosen]:
         """Send an array as it is: the service need not read its numbers one by one."""
@@ -147,9 +181,7 @@ class Calls:
             reply = yield from self._insist(Ask("POST", f"{_path(name)}/rewards", msgspec.json.encode(part)))
             results = self._read(reply, Outcomes).results
             if [one.decision_id for one in results] != [one.decision_id for one in part]:
-                raise ServiceError(
-                    reply.response.status_code, "the service answered about other rewards than were sent"
-                )
+                raise _about_others(reply, "rewards")
             outcomes += _ours(results) if reply.unsure else results
         return outcomes
 
@@ -237,6 +269,45 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"a value must be a number, text, true, false or None, got {value!r:.80}")
+
+
+def _choice(
+    kind: type[C], actions: Actions, decision_id: str, source: str | None, sigma: Sigma, context: Record | None
+) -> C:
+    around = None if context is None else dict(context)
+    return kind(actions=_actions(actions, sigma), decision_id=decision_id, source=source, context=around)
+
+
+def _named(request: Mapping[str, Any]) -> NamedChoice:
+    """One of many decisions, from the arguments that `decide` takes."""
+    for word in request:
+        if word not in _WORDS:
+            raise TypeError(f"a decision has no {word!r}{nearest(word, _WORDS)}")
+    if "actions" not in request:
+        raise TypeError("every decision needs its actions")
+    given = request.get("decision_id")
+    rest = (request.get(word) for word in ("source", "sigma", "context"))
+    return _choice(NamedChoice, request["actions"], uuid4().hex if given is None else given, *rest)
+
+
+def _parts(choices: Iterable[NamedChoice]) -> Iterator[list[bytes]]:
+    """Decisions as JSON, as many at a time as a request may have."""
+    part: list[bytes] = []
+    size = actions = 0
+    for one in choices:
+        body, more = _encode(one), len(one.actions)
+        full = len(part) == MOST_DECISIONS or size + len(body) > _LARGEST or actions + more > MOST_ACTIONS
+        if part and full:
+            yield part
+            part, size, actions = [], 0, 0
+        part.append(body)
+        size, actions = size + len(body) + 1, actions + more
+    if part:
+        yield part
+
+
+def _about_others(reply: Reply, what: str) -> ServiceError:
+    return ServiceError(reply.response.status_code, f"the service answered about other {what} than were sent")
 
 
 def _actions(given: Actions, sigma: Sigma) -> list[Action]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
@@ -85,6 +85,13 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
         Actions of a bandit with ``features`` are records, and ``context`` is what they have in common.
         """
         return self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
+
+    def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> list[Chosen]:
+        """Make many decisions in as few requests as it takes. Each is a dict of the arguments of `decide`.
+
+        If it raises, some may have been made: with ids of your own, ask again, and those get the same answers.
+        """
+        return self._do(self._calls.decide_many(name, requests))
 
     def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """Give the reward of a decision. The outcome is accepted, duplicate, conflict, expired or unknown."""
@@ -179,6 +186,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     ) -> Chosen:
         """See `Client.decide`."""
         return await self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
+
+    async def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> list[Chosen]:
+        """See `Client.decide_many`."""
+        return await self._do(self._calls.decide_many(name, requests))
 
     async def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """See `Client.reward`."""

@@ -29,7 +29,7 @@ from robandit.service.quick import Quick
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -51,6 +51,7 @@ class Service:
         """How a connection answers a request the short way, if it may."""
         self._often: dict[str, tuple[str, Callable[[str, Scope, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
+            "decisions/batch": ("decide", self._decide_many),
             "rewards": ("reward", self._reward),
         }
         self._rest = self._app()
@@ -63,23 +64,23 @@ class Service:
                 await refusal(error, scope)(scope, receive, send)
                 return
             match scope["path"].split("/"):
-                case ["", "v1", "bandits", name, what] if what in self._often and scope["method"] == "POST":
-                    await self._answer_often(name, *self._often[what], scope, receive, send)
+                case ["", "v1", "bandits", name, *rest] if "/".join(rest) in self._often and scope["method"] == "POST":
+                    await self._answer_often(name, "/".join(rest), scope, receive, send)
                     return
         await self._rest(scope, receive, send)
 
     async def _answer_often(
         self,
         name: str,
-        role: str,
-        handle: Callable[[str, Scope, bytes], Awaitable[Any]],
+        what: str,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
+        role, handle = self._often[what]
         try:
             self._keys.check(Headers(scope=scope), role, name)
-            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=role == "decide")))
+            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=what == "decisions")))
         except Exception as error:
             await refusal(error, scope)(scope, receive, send)
             return
@@ -172,6 +173,9 @@ class Service:
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
 
+    async def _decide_many(self, name: str, scope: Scope, body: bytes) -> ManyAnswered:
+        return ManyAnswered(results=await self.hub.decide_many(name, _MANY.decode(body)))
+
     async def _reward(self, name: str, scope: Scope, body: bytes) -> Outcomes:
         given = _FEEDBACK.decode(body)
         return Outcomes(results=await self.hub.reward(name, given if isinstance(given, list) else [given]))
@@ -225,6 +229,7 @@ class Service:
 
 
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
+_MANY = msgspec.json.Decoder(ManyChoices)
 
 
 async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import TypeVar
 
 import msgspec
 
@@ -18,8 +19,10 @@ from robandit.service.refused import Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Proved, Rewarded
-from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome
+from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome
 
+T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
 
@@ -89,22 +92,25 @@ class Changes:
         except ValueError as error:
             raise Refused(422, str(error)) from None
 
+    def decide_some(self, bandit: LiveBandit, given: Sequence[NamedChoice], items: list[Item]) -> list[Answered]:
+        """Make decisions, at least one and as many as one slice has time for, and say what became of each."""
+
+        def one(choice: NamedChoice) -> Answered:
+            try:
+                return Answered(decision_id=choice.decision_id, chosen=self.decide(bandit, choice, items))
+            except Refused as error:
+                return Answered(decision_id=choice.decision_id, status=error.status, error=str(error))
+
+        return _for_a_slice(given, one)
+
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
         self._bandits.close(bandit, items)
-        found: list[Outcome] = []
-        end = perf_counter() + SLICE
-        for one in given:
-            try:
-                status = self._one_reward(bandit, one, items)
-            except StoreBusyError:
-                if not found:
-                    raise
-                break  # the rest is asked for when the store can be read
-            found.append(Outcome(decision_id=one.decision_id, status=status))
-            if perf_counter() >= end:
-                break
-        return found
+
+        def one(reward: Feedback) -> Outcome:
+            return Outcome(decision_id=reward.decision_id, status=self._one_reward(bandit, reward, items))
+
+        return _for_a_slice(given, one)
 
     def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
         if given.decision_id in bandit.learner.pending:
@@ -137,6 +143,22 @@ class Changes:
 
     def _now(self, bandit: LiveBandit) -> float:
         return self._clock.at_least(bandit.learner.clock)
+
+
+def _for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:
+    """Do this with the first of these, and with as many others as one slice has time for."""
+    found: list[R] = []
+    end = perf_counter() + SLICE
+    for one in given:
+        try:
+            found.append(do(one))
+        except StoreBusyError:
+            if not found:
+                raise
+            break  # the rest is asked for when the store can be read
+        if perf_counter() >= end:
+            break
+    return found
 
 
 def _answer(decided: Decided) -> Chosen:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from robandit.policies import POLICIES, Quorum
 from robandit.policies.parts import GrowingStatistics
 from robandit.service.refused import Refused
-from robandit.wire.types import BanditSettings
+from robandit.wire.types import MOST_ACTIONS, BanditSettings, Choice
 
 MOST_NS = 30e6
 """Largest cost of a decision: nanoseconds on the machine where the costs below were measured."""
@@ -92,6 +93,17 @@ def check_decision(settings: BanditSettings, count: int) -> None:
             413,
             f"{settings.policy} with {settings.dim} features may choose between up to {most:,} actions at a time, and "
             f"these are {count:,}: send those that are likely to win, or take another policy",
+        )
+
+
+def check_decisions(choices: Sequence[Choice]) -> None:
+    """Refuse many decisions between too many actions in all."""
+    count = sum(len(choice.actions) for choice in choices)
+    if count > MOST_ACTIONS:
+        raise Refused(
+            413,
+            f"the decisions of a request may be between up to {MOST_ACTIONS:,} actions in all, and these are "
+            f"{count:,}: send fewer decisions at a time",
         )
 
 

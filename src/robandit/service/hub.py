@@ -6,20 +6,33 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
 from robandit.service.change_queue import Done
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
+from robandit.service.cost import check_decisions
 from robandit.service.lanes import Lanes
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
+from robandit.wire.types import (
+    Answered,
+    BanditSettings,
+    Choice,
+    ChoiceBlock,
+    Chosen,
+    Feedback,
+    NamedChoice,
+    Outcome,
+    Status,
+)
 
+T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
 _LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
@@ -83,14 +96,26 @@ class Hub:
         else:
             done(heard or self.bandits.unknown(name))
 
+    async def decide_many(self, name: str, choices: Sequence[NamedChoice]) -> list[Answered]:
+        """Make many decisions, each as `decide` does. Other requests come in between."""
+        check_decisions(choices)
+        await self._know(name)
+        return await self._in_slices(self.bandits.named(name), self._changes.decide_some, choices)
+
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
         await self._know(name)
         bandit = self.bandits.named(name)
         check_rewards(bandit.learner.declared, given)
-        found: list[Outcome] = []
+        return await self._in_slices(bandit, self._changes.reward, given)
+
+    async def _in_slices(
+        self, bandit: LiveBandit, do: Callable[[LiveBandit, Sequence[T], list[Item]], list[R]], given: Sequence[T]
+    ) -> list[R]:
+        """Do this with all that is given, as many at a time as it takes."""
+        found: list[R] = []
         while len(found) < len(given):
-            found += await self._lanes.of(bandit).ask(partial(self._changes.reward, bandit, given[len(found) :]))
+            found += await self._lanes.of(bandit).ask(partial(do, bandit, given[len(found) :]))
         return found
 
     async def close_windows(self) -> None:

@@ -11,6 +11,7 @@ import robandit
 from robandit.policies import POLICIES
 from robandit.service.choices import BLOCK
 from robandit.wire.types import (
+    MOST_DECISIONS,
     MOST_REWARDS,
     NAME,
     NEED_CORRUPTION,
@@ -21,6 +22,8 @@ from robandit.wire.types import (
     Feedback,
     Id,
     Label,
+    ManyAnswered,
+    NamedChoice,
     Outcomes,
     Problem,
     Status,
@@ -46,6 +49,7 @@ _SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"features": _SCHEMA, "rewards": "clicks"},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
+    NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
 }
 _TEXT = {"type": "string"}
@@ -69,7 +73,7 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
 @cache
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
-    types = (Creation, BanditSettings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
+    types = (Creation, BanditSettings, Status, Choice, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -96,6 +100,9 @@ def _bandits() -> dict[str, Any]:
     create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
     decide = _call("Choose one of several actions", _ref(Chosen), Choice, _UNKNOWN)
     decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
+    many = _call("Make many decisions, each as if it had come alone", _ref(ManyAnswered), NamedChoice, _UNKNOWN)
+    listed = {"type": "array", "items": _ref(NamedChoice), "minItems": 1, "maxItems": MOST_DECISIONS}
+    many["requestBody"]["content"]["application/json"]["schema"] = listed
     reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
     content = reward["requestBody"]["content"]["application/json"]
     content["schema"] = {
@@ -111,6 +118,7 @@ def _bandits() -> dict[str, Any]:
             "get": _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN),
         },
         f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
+        f"{bandit}/decisions/batch": {"parameters": [_NAME], "post": many},
         f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
         f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }

@@ -180,6 +180,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ) = None
 
 
+class NamedChoice(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """One of many decisions. It needs an id, so that the whole request can be sent again."""
+
+    decision_id: Annotated[Id, _about("Your id for the decision: a retry with the same id is the same decision.")]
+
+
+MOST_DECISIONS = 1000
+"""Largest number of decisions in a request, between `MOST_ACTIONS` actions in all."""
+ManyChoices = Annotated[list[NamedChoice], Meta(min_length=1, max_length=MOST_DECISIONS)]
+
+
 class ChoiceBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The actions to choose from as one block of numbers; their ids are "0", "1", …"""
 
@@ -197,6 +208,21 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     index: Annotated[int, _about("Place of the action among those on offer, from 0 on.")]
     propensity: Annotated[Propensity, _about("Probability with which the action was chosen.")]
     round: Annotated[int, _about("Number of the decision, from 1 on.")]
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of one of many decisions: the action that was chosen, or why none was."""
+
+    decision_id: str
+    status: Annotated[int, _about("200, or the status with which the decision alone would have been refused.")] = 200
+    chosen: Chosen | None = None
+    error: Annotated[str, _about("The reason why it was refused.")] | None = None
+
+
+class ManyAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of every decision, in the order in which they were sent."""
+
+    results: list[Answered]
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
