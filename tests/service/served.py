@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from robandit.service.fold import fold
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
 from robandit.wire.events import Decided, Event, Rewarded
-from robandit.wire.types import Action, Choice
+from robandit.wire.types import Action, BanditSettings, Choice
 
 SHOP = {"dim": 3, "noise_range": 0.5}
 
@@ -103,11 +105,12 @@ def check_fold(store: Store) -> dict[str, list[Event]]:
     hub = Hub(store)
     logs = {name: list(log_of(hub, name)) for name in hub.bandits}
     for name, bandit in hub.bandits.items():
-        learner = Learner(bandit.settings, bandit.record.seed)
-        for event in logs[name]:
-            learner.apply(event)
+        first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+        learner = Learner(first, bandit.record.seed)
+        for _ in fold(learner, lambda after, log=logs[name]: iter(log[after:])):  # type: ignore[misc]
+            pass
         assert learner.digest() == bandit.learner.digest()
-        assert Learner.restore(bandit.settings, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
+        assert Learner.restore(first, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
     hub.stop()
     return logs
 

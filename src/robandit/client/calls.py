@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from robandit.errors import nearest
 from robandit.features import Features
 from robandit.rewards import Rewards as DeclaredRewards
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.events import Event, decode
 from robandit.wire.types import (
     MOST_ACTIONS,
@@ -54,6 +55,8 @@ Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 
 _WORDS = ("actions", "decision_id", "source", "sigma", "context")
 _BLOCK = "application/octet-stream"  # an array of numbers as it is
+_CHANGES = tuple(name for name in Change.__struct_fields__ if name != "version")
+_AGAIN = 0.2  # seconds until a change is asked for again that is not made yet
 _FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
 _LARGEST = 3 << 20  # bytes of many decisions in a request
 _AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
@@ -171,6 +174,22 @@ class Calls:
         said = urlencode({"decision_id": given} | ({} if source is None else {"source": source}))
         ask = Ask("POST", f"{_path(name)}/decisions?{said}", rows.astype("<f8").tobytes(), kind=_BLOCK)
         return self._read((yield from self._insist(ask)), Chosen)
+
+    def change(self, name: str, version: int | None, settings: Mapping[str, Any], wait: float) -> Plan[ChangeMade]:
+        for word in settings:
+            if word not in _CHANGES:
+                raise TypeError(f"a bandit can't change its {word!r}{nearest(word, _CHANGES)}")
+        if version is None:
+            version = (yield from self.status(name)).version
+        ask, end = Ask("PATCH", _path(name), _encode({"version": version, **settings})), time.monotonic() + wait
+        while True:
+            reply = yield from self._insist(ask)
+            if reply.response.status_code != 202:
+                return self._read(reply, ChangeMade)
+            known = self._read(reply, ChangeWaits)
+            if time.monotonic() >= end:
+                raise ServiceError(202, f"the policy has learnt {known.learnt:,} of {known.events:,} events: ask again")
+            yield _AGAIN
 
     def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
         pairs = given.items() if isinstance(given, Mapping) else given

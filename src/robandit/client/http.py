@@ -12,6 +12,7 @@ import httpx
 
 from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Record, Rewards, Sigma, broken_off
 from robandit.client.calls import ServiceError as ServiceError
+from robandit.wire.changes import ChangeMade
 from robandit.wire.events import Event
 from robandit.wire.types import Chosen, Outcome, Status
 
@@ -100,6 +101,34 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def rewards(self, name: str, given: Rewards) -> list[Outcome]:
         """Give the rewards of many decisions, in as few requests as it takes. If it raises, send all of them again."""
         return self._do(self._calls.rewards(name, given))
+
+    def change(self, name: str, version: int | None = None, *, wait: float = 600.0, **settings: Any) -> ChangeMade:
+        """Change settings of a bandit, as `PATCH /v1/bandits/{name}` takes them; it waits for a policy that learns.
+
+        ``version`` is that of the settings that you saw, in `status`: if they have changed since, this raises. Without
+        it, the settings of now are changed.
+        """
+        return self._do(self._calls.change(name, version, settings, wait))
+
+    def archive(self, name: str, version: int | None = None) -> ChangeMade:
+        """Take a bandit out of service: it keeps its log, and makes no decisions and takes no rewards."""
+        return self.change(name, version, archived=True)
+
+    def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
+        """Take an archived bandit into service again."""
+        return self.change(name, version, archived=False)
+
+    def trust(self, name: str, source: str | None) -> ChangeMade:
+        """Believe a source whatever the others say."""
+        return self.change(name, ruling={"source": source, "ruling": "trusted"})
+
+    def quarantine(self, name: str, source: str | None) -> ChangeMade:
+        """Believe nothing of a source, and give it no vote."""
+        return self.change(name, ruling={"source": source, "ruling": "quarantined"})
+
+    def release(self, name: str, source: str | None) -> ChangeMade:
+        """Take back what `trust` or `quarantine` said of a source: the others vote again."""
+        return self.change(name, ruling={"source": source, "ruling": "released"})
 
     def status(self, name: str) -> Status:
         """How a bandit is doing."""
@@ -198,6 +227,32 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def rewards(self, name: str, given: Rewards) -> list[Outcome]:
         """See `Client.rewards`."""
         return await self._do(self._calls.rewards(name, given))
+
+    async def change(
+        self, name: str, version: int | None = None, *, wait: float = 600.0, **settings: Any
+    ) -> ChangeMade:
+        """See `Client.change`."""
+        return await self._do(self._calls.change(name, version, settings, wait))
+
+    async def archive(self, name: str, version: int | None = None) -> ChangeMade:
+        """See `Client.archive`."""
+        return await self.change(name, version, archived=True)
+
+    async def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
+        """See `Client.unarchive`."""
+        return await self.change(name, version, archived=False)
+
+    async def trust(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.trust`."""
+        return await self.change(name, ruling={"source": source, "ruling": "trusted"})
+
+    async def quarantine(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.quarantine`."""
+        return await self.change(name, ruling={"source": source, "ruling": "quarantined"})
+
+    async def release(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.release`."""
+        return await self.change(name, ruling={"source": source, "ruling": "released"})
 
     async def status(self, name: str) -> Status:
         """See `Client.status`."""

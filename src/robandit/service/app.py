@@ -29,6 +29,7 @@ from robandit.service.quick import Quick
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
+from robandit.wire.changes import Change, ChangeWaits
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -89,14 +90,18 @@ class Service:
         await send({"type": "http.response.body", "body": body})
 
     def _app(self) -> Starlette:
-        see, create = self._guard("read", self._status), self._guard("admin", self._create)
+        calls = {
+            "PUT": self._guard("admin", self._create),
+            "PATCH": self._guard("admin", self._change),
+        }
+        see = self._guard("read", self._status)
 
         async def bandit(request: Request) -> Response:
-            return await (create if request.method == "PUT" else see)(request)
+            return await calls.get(request.method, see)(request)
 
         routes = [
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
-            Route("/v1/bandits/{name}", bandit, methods=["GET", "PUT"]),
+            Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
@@ -157,9 +162,8 @@ class Service:
             raise Refused(
                 422, "a bandit's name has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
             )
-        plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
-        whole = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
-        wanted = msgspec.convert(whole, Creation)  # 1e6 is an integer, by JSON Schema as by common sense
+        plain = await _object(request)
+        wanted = msgspec.convert(plain, Creation)
         given = [name for name, value in plain.items() if value is not None and name != "seed"]
         try:
             settings = settled(wanted, given)
@@ -169,6 +173,11 @@ class Service:
         if new:
             gc.freeze()  # it stays: a search for garbage in 10 000 bandits holds everybody up for 190 ms
         return answer(self.hub.status(name), 201 if new else 200)
+
+    async def _change(self, request: Request) -> Response:
+        wanted = msgspec.convert(await _object(request), Change)
+        found = await self.hub.change(request.path_params["name"], wanted)
+        return answer(found, 202 if isinstance(found, ChangeWaits) else 200)
 
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
@@ -249,6 +258,12 @@ async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes
         if size > LARGEST_BODY:
             raise Refused(413, _SIZE)
     return b"".join(parts) if len(parts) > 1 else parts[0]
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """Read a body that is an object. 1e6 is an integer, by JSON Schema as by common sense."""
+    plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
+    return {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
 
 
 async def _elsewhere(request: Request) -> Response:

@@ -39,7 +39,9 @@ class Changes:
         self._bandits.check_served(name)
         if name in self._bandits:
             bandit = self._bandits[name]
-            other = [one for one in given if getattr(bandit.settings, one) != getattr(settings, one)]
+            first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+            there = first, bandit.settings  # which an operator may have changed
+            other = [one for one in given if getattr(settings, one) not in [getattr(known, one) for known in there]]
             other += ["seed"] if seed is not None and seed != bandit.record.seed else []
             if other:
                 raise Refused(
@@ -53,12 +55,13 @@ class Changes:
         except (ValueError, TypeError) as error:
             raise Refused(422, str(error)) from None
         record = Bandit(self._bandits.next_number(), name, msgspec.json.encode(settings), drawn, self._clock())
-        self._bandits.add(LiveBandit(record, settings, learner, Vectors(settings)))
+        self._bandits.add(LiveBandit(record, learner, Vectors(settings)))
         items.append(record)
         return True
 
     def decide(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
+        check_active(bandit)
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
         if isinstance(known, Decided):
@@ -105,6 +108,7 @@ class Changes:
 
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
+        check_active(bandit)
         self._bandits.close(bandit, items)
 
         def one(reward: Feedback) -> Outcome:
@@ -143,6 +147,14 @@ class Changes:
 
     def _now(self, bandit: LiveBandit) -> float:
         return self._clock.at_least(bandit.learner.clock)
+
+
+def check_active(bandit: LiveBandit) -> None:
+    """Refuse what an archived bandit does not do."""
+    if bandit.learner.archived:
+        name, version = bandit.record.name, bandit.learner.version
+        undo = f'PATCH /v1/bandits/{name} with {{"version": {version}, "archived": false}}'
+        raise Refused(410, f"bandit {name!r} is archived and only keeps its log; {undo} takes it back into service")
 
 
 def _for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:

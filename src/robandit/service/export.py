@@ -77,7 +77,11 @@ class _Proof(msgspec.Struct, tag="P"):
     sentence: str
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof)
+class _Change(msgspec.Struct, tag="S"):
+    pass
+
+
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change)
 
 
 class Endings:
@@ -99,7 +103,7 @@ class Endings:
                 self.at.append(np.nan)
             elif isinstance(event, _Proof):
                 self.proof = event.sentence
-            else:
+            elif isinstance(event, _Came | _Ended):
                 place = self._open.pop(event.id)
                 self.at[place] = event.at
                 self.outcome[place] = 1 if isinstance(event, _Came) else 3 if event.reward is None else 2

@@ -15,10 +15,13 @@ from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.cost import check_decisions
 from robandit.service.lanes import Lanes
+from robandit.service.lessons import Lessons
+from robandit.service.life import LifeCycle
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
 from robandit.service.refused import check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.types import (
     Answered,
     BanditSettings,
@@ -54,6 +57,7 @@ class Hub:
         self.bandits = Bandits(store, self.clock)
         self._changes = Changes(self.bandits, self.clock)
         self._lanes = Lanes(store, self.bandits)
+        self._lessons = Lessons(LifeCycle(self.bandits, self.clock), self.bandits, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         store.release()
 
@@ -118,6 +122,11 @@ class Hub:
             found += await self._lanes.of(bandit).ask(partial(do, bandit, given[len(found) :]))
         return found
 
+    async def change(self, name: str, wanted: Change) -> ChangeMade | ChangeWaits:
+        """Change the settings of a bandit; the same request again gets the same answer."""
+        await self._know(name)
+        return await self._lessons.change(self.bandits.named(name), wanted)
+
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
         while (bandit := self.bandits.due()) is not None:
@@ -179,6 +188,7 @@ class Hub:
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
+        self._lessons.stop()
         self._lanes.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,45 +13,19 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
-from robandit.policies import POLICIES, Decision, Policy
+from robandit.policies import Policy
 from robandit.service.history import History
+from robandit.service.student import Waiting, changed, deep, flat, make_policy, needs_refold, rule
 from robandit.service.trust import TrustHistory
-from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.wire.events import Changed, Closed, Decided, Event, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
 """Number of final rewards that are remembered one by one."""
+CHANGES = 100
+"""Number of changes that are remembered, so that a request for one that comes again gets its answer."""
 NO_SOURCE = "(no source)"
 """Source by which the monitor counts traffic that names none."""
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is kept of a decision until its reward is final. There may be millions of these."""
-
-    round: int
-    at: float
-    index: int
-    features: bytes
-    sigma: float
-    level: int
-    source: str | None
-
-    @classmethod
-    def on(cls, made: Decided) -> Waiting:
-        """Keep what the reward of this decision will need."""
-        features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
-
-    def decision(self, width: float) -> Decision:
-        """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
-        return Decision(
-            round=self.round,
-            action=np.frombuffer(self.features),
-            index=self.index,
-            sigma=self.sigma / width,
-            level=self.level,
-            source=self.source,
-        )
 
 
 class Learner:
@@ -62,12 +35,11 @@ class Learner:
     """
 
     def __init__(self, settings: BanditSettings, seed: int) -> None:
-        self.settings = settings
+        self.settings, self.seed = settings, seed
         self.declared = settings.declared
         self._width = 1.0 if self.declared is None else self.declared.width
-        self.policy: Policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
+        self._act_by(make_policy(settings, seed))
         self.monitor = CorruptionMonitor(**settings.for_monitor())
-        self._weight = lru_cache(maxsize=64)(self.policy.weight)
         self.place = 0
         """Number of events folded in so far."""
         self.clock = 0.0
@@ -77,11 +49,15 @@ class Learner:
         self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet seen by the monitor
         self._turn = 1  # the round that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
-        self.levels: Counter[int] = Counter()
-        """Number of decisions that each level has made."""
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
-        self.trust = TrustHistory.of(self.policy)
+        self.version = 1
+        """Version of the settings: one more than there were changes."""
+        self.changes: deque[Changed] = deque(maxlen=CHANGES)
+        """The last changes."""
+        self.archived = False
+        """Whether it makes no decisions and takes no rewards."""
+        self._others = 0  # the rounds that other policies have decided
         self.alarm: Proved | None = None
         """The first proof of corruption."""
         self.proof: Proved | None = None
@@ -95,6 +71,14 @@ class Learner:
         if self.declared is not None:
             return self.declared.sigma
         return min(self.settings.noise_range, self.settings.noise or self.settings.noise_range)
+
+    def _act_by(self, policy: Policy) -> None:
+        """Decide by this policy from now on."""
+        self.policy: Policy = policy
+        self._weight = lru_cache(maxsize=64)(policy.weight)
+        self.trust = TrustHistory.of(policy)
+        self.levels: Counter[int] = Counter()
+        """Number of decisions that each level of the policy has made."""
 
     # Drawing.
 
@@ -153,8 +137,8 @@ class Learner:
 
     # Folding.
 
-    def apply(self, event: Event) -> None:
-        """Fold an event in."""
+    def apply(self, event: Event, fresh: Policy | None = None) -> None:
+        """Fold an event in. After one that `needs_refold`, the policy ``fresh``, which has learnt the log, acts."""
         self.place += 1
         self.clock = event.at
         if isinstance(event, Decided):
@@ -168,8 +152,30 @@ class Learner:
                     known[what] = known.get(what, 0) + number
         elif isinstance(event, Proved):
             self.alarm, self.proof = self.alarm or event, event
+        elif isinstance(event, Changed):
+            self._change(event, fresh)
         else:
             self._settle(self.pending.pop(event.id), event)
+
+    def _change(self, event: Changed, fresh: Policy | None) -> None:
+        """Go on with other settings."""
+        if needs_refold(event):
+            if fresh is None or fresh.rounds != self.policy.rounds:
+                raise ValueError(f"change {event.id} needs a policy that has learnt the log so far")
+            self._others = fresh.rounds
+            self._act_by(fresh)
+        self.settings = changed(self.settings, event)
+        self.version += 1
+        self.changes.append(event)
+        self.archived = event.settings.get("archived", self.archived)
+        if "exploration" in event.settings and fresh is None:
+            state = self.policy.state()
+            state["config"]["exploration"] = self.settings.exploration
+            self.policy = type(self.policy).from_state(state)
+            self._weight = lru_cache(maxsize=64)(self.policy.weight)
+        rule(self.policy, event)
+        if self.trust is not None:
+            self.trust.note(self.policy, event.at)
 
     def _settle(self, waiting: Waiting, event: Rewarded | Closed) -> None:
         """Learn from a reward that is final."""
@@ -178,7 +184,8 @@ class Learner:
         self.lost += event.reward is None
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
-            self.policy.update(waiting.decision(self._width), share)
+            learn = self.policy.follow if waiting.round <= self._others else self.policy.update
+            learn(waiting.decision(self._width), share)
             if self.trust is not None:
                 self.trust.note(self.policy, event.at)
             self.recent.append((waiting.round, event.reward))
@@ -205,8 +212,8 @@ class Learner:
     def snapshot(self) -> bytes:
         """The whole state as bytes. The same state gives the same bytes."""
         plain: dict[str, Any] = {
-            "policy": _flat(self.policy.state()),
-            "monitor": _flat(self.monitor.state()),
+            "policy": flat(self.policy.state()),
+            "monitor": flat(self.monitor.state()),
             "place": self.place,
             "clock": self.clock,
             "pending": list(self.pending.items()),
@@ -222,6 +229,9 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
+        if self.version > 1:
+            settings = msgspec.to_builtins(self.settings)
+            plain["life"] = [settings, self.version, list(self.changes), self.archived, self._others]
         return msgspec.msgpack.encode(plain)
 
     def digest(self) -> str:
@@ -230,11 +240,15 @@ class Learner:
 
     @classmethod
     def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Learner:
-        """Restore a learner from its snapshot. It goes on bit for bit."""
+        """Restore a learner from its snapshot, given the settings of its beginning. It goes on bit for bit."""
         plain = msgspec.msgpack.decode(data)
-        learner = cls(settings, seed)
-        learner.policy = type(learner.policy).from_state(_deep(plain["policy"]))
-        learner.monitor = CorruptionMonitor.from_state(_deep(plain["monitor"]))
+        life = plain.get("life")
+        learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
+        if life:
+            _, learner.version, changes, learner.archived, learner._others = life
+            learner.changes.extend(msgspec.convert(changes, list[Changed]))
+        learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
+        learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
         learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))
         settled = msgspec.convert(plain["settled"], list[tuple[int, tuple[Waiting, float | None]]])
@@ -248,18 +262,3 @@ class Learner:
         if learner.trust is not None:
             learner.trust.restore(plain["trust"])  # without it, the whole log is folded
         return learner
-
-
-def _flat(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with its arrays as bytes."""
-    arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in state["arrays"].items()}
-    return {**state, "arrays": arrays}
-
-
-def _deep(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with its bytes as arrays: the inverse of `_flat`."""
-    arrays = {
-        name: np.frombuffer(body, dtype=np.dtype(kind)).reshape(shape)
-        for name, (kind, shape, body) in state["arrays"].items()
-    }
-    return {**state, "arrays": arrays}

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from time import perf_counter
 
 import msgspec
 
-from robandit.policies import POLICIES
+from robandit.policies import POLICIES, Policy
 from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.cost import SLICE
+from robandit.service.fold import fold, step
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import KINDS, LANES, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
+from robandit.service.student import UnknownPolicyError, needs_refold
 from robandit.service.vectors import Vectors
-from robandit.wire.events import Event
+from robandit.wire.events import Changed, Event, decode
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
@@ -35,7 +40,6 @@ class LiveBandit:
     """A bandit that is being served: its record in the store, and its state."""
 
     record: Bandit
-    settings: BanditSettings
     learner: Learner
     vectors: Vectors
     saved: int = 0
@@ -48,6 +52,13 @@ class LiveBandit:
     """Time before which no window closes."""
     timed: bool = False
     """Whether `Bandits.due` will come to it."""
+    switched: bool = False
+    """Whether another policy acts since the last snapshot. It is kept with the change: to learn a log takes long."""
+
+    @property
+    def settings(self) -> BanditSettings:
+        """Its settings of now."""
+        return self.learner.settings
 
 
 class Bandits(dict[str, LiveBandit]):
@@ -105,10 +116,14 @@ class Bandits(dict[str, LiveBandit]):
         except (DamageError, ValueError, KeyError, TypeError) as error:
             log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
         saved = learner.place
-        for event in events(store, record.number, learner.place):
-            learner.apply(event)
-        held = self._clock.at_least(learner.clock) + min(GRACE, settings.reward_window)
-        self.add(LiveBandit(record, settings, learner, Vectors(settings), saved, held=held))
+        try:
+            for _ in fold(learner, partial(events, store, record.number)):
+                pass
+        except UnknownPolicyError as error:
+            self._set_aside(record, str(error))
+            return
+        held = self._clock.at_least(learner.clock) + min(GRACE, learner.settings.reward_window)
+        self.add(LiveBandit(record, learner, Vectors(settings), saved, held=held))
         self._touch(self[record.name])
 
     def _set_aside(self, record: Bandit, policy: str) -> None:
@@ -127,17 +142,37 @@ class Bandits(dict[str, LiveBandit]):
                 if item.name not in self:
                     self._adopt(item, store)
             elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
-                bandit.learner.apply(item.event)
-                self._touch(bandit)
+                self._hear(bandit, item, store)
+                self._applied(bandit, item.event)
+
+    def _hear(self, bandit: LiveBandit, item: LogEntry, store: Store) -> None:
+        """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
+        if needs_refold(item.event):
+            kept = store.snapshot(item.bandit)
+            with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
+                if kept is not None and kept.place >= item.place:
+                    first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+                    bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
+                    return
+        step(bandit.learner, item.event, partial(events, store, item.bandit))
 
     # What happens to a bandit now and later.
 
-    def put(self, bandit: LiveBandit, event: Event, items: list[Item]) -> None:
-        """Fold an event in, and have it written."""
-        bandit.learner.apply(event)
+    def put(self, bandit: LiveBandit, event: Event, items: list[Item], fresh: Policy | None = None) -> None:
+        """Fold an event in, and have it written. From now on ``fresh`` acts, if there is one."""
+        bandit.learner.apply(event, fresh)
         bandit.fresh[KINDS[type(event)], event.id] = event
+        bandit.switched |= fresh is not None
         items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
-        self._touch(bandit)
+        self._applied(bandit, event)
+
+    def after(self, bandit: LiveBandit, place: int) -> Iterator[Event]:
+        """All events after a place, those that are being written too."""
+        while page := self.page(bandit, place):
+            yield from map(decode, page)
+            place += len(page)
+        written = bandit.learner.place - len(bandit.fresh)
+        yield from islice(tuple(bandit.fresh.values()), place - written, None)
 
     def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
         """The decision of an id, or its reward or default, whether it is written or about to be."""
@@ -158,16 +193,27 @@ class Bandits(dict[str, LiveBandit]):
             if isinstance(item, LogEntry):
                 self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
 
+    def _applied(self, bandit: LiveBandit, event: Event) -> None:
+        """Note that an event was folded in."""
+        if isinstance(event, Changed):  # windows may be shorter now, or open again
+            bandit.timed = False
+            if event.settings.get("archived") is False:
+                bandit.held = self._clock() + min(GRACE, bandit.settings.reward_window)
+        self._touch(bandit)
+
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
-        if not bandit.timed and bandit.learner.pending:
+        if not bandit.timed and bandit.learner.pending and not bandit.learner.archived:
             bandit.timed = True
             oldest = next(iter(bandit.learner.pending.values()))
             closes = max(oldest.at + bandit.settings.reward_window, bandit.held)
             heapq.heappush(self._timers, (closes, bandit.record.number))
 
     def close(self, bandit: LiveBandit, items: list[Item]) -> None:
-        """Close the windows of a bandit that are over, or as many as one slice has time for."""
+        """Close the windows of a bandit that are over, or as many as one slice has time for; none while it is archived,
+        since no reward can come."""
+        if bandit.learner.archived:
+            return
         now, end = self._clock(), perf_counter() + SLICE
         while now >= bandit.held and (found := bandit.learner.due(now, 20)):
             for event in found:
@@ -206,7 +252,7 @@ class Bandits(dict[str, LiveBandit]):
         return [
             self._keep(one)
             for one in map(self._numbers.__getitem__, sorted(changed))
-            if one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
+            if one.switched or one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
         ]
 
     def all_snapshots(self) -> list[Snapshot]:
@@ -214,5 +260,5 @@ class Bandits(dict[str, LiveBandit]):
         return [self._keep(bandit) for bandit in self.values() if bandit.learner.place > bandit.saved]
 
     def _keep(self, bandit: LiveBandit) -> Snapshot:
-        bandit.saved = bandit.learner.place
+        bandit.saved, bandit.switched = bandit.learner.place, False
         return Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot())

@@ -10,6 +10,7 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.service.choices import BLOCK
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -48,6 +49,7 @@ _RED, _BLUE = (
 _SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"features": _SCHEMA, "rewards": "clicks"},
+    Change: {"version": 1, "exploration": 0.1},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
@@ -66,14 +68,17 @@ _BODY = {
     422: "The body is not as described; the message says where.",
 }
 _STOPPING = {503: "The service can't write and is stopping; ask again with the same ids."}
+_ARCHIVED = {410: "The bandit is archived, and only keeps its log."}
 _UNKNOWN = {404: "There is no such bandit."}
+_OUT = _UNKNOWN | _ARCHIVED
 _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
 
 
 @cache
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
-    types = (Creation, BanditSettings, Status, Choice, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem)
+    types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Choice, Chosen]
+    types += [NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -98,12 +103,15 @@ def _bandits() -> dict[str, Any]:
     create = _call("Create a bandit, or confirm that it exists as described", _ref(Status), Creation)
     create["responses"] |= _responses({201: "The bandit was created."}, _ref(Status))
     create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
-    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _UNKNOWN)
+    change = _call("Change a bandit's settings, or take it out of service", _ref(ChangeMade), Change, _UNKNOWN)
+    change["responses"] |= _responses({202: "A policy learns the log first; ask again."}, _ref(ChangeWaits))
+    change["responses"] |= _responses({409: "The settings have another version.", **_ARCHIVED}, _ref(Problem))
+    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _OUT)
     decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
-    many = _call("Make many decisions, each as if it had come alone", _ref(ManyAnswered), NamedChoice, _UNKNOWN)
+    many = _call("Make many decisions, each as if it had come alone", _ref(ManyAnswered), NamedChoice, _OUT)
     listed = {"type": "array", "items": _ref(NamedChoice), "minItems": 1, "maxItems": MOST_DECISIONS}
     many["requestBody"]["content"]["application/json"]["schema"] = listed
-    reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
+    reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _OUT)
     content = reward["requestBody"]["content"]["application/json"]
     content["schema"] = {
         "anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}]
@@ -116,6 +124,7 @@ def _bandits() -> dict[str, Any]:
             "parameters": [_NAME],
             "put": create,
             "get": _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN),
+            "patch": change,
         },
         f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
         f"{bandit}/decisions/batch": {"parameters": [_NAME], "post": many},

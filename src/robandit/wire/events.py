@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -61,7 +61,19 @@ class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True, gc=False):
     sentence: str
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved
+class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
+    """An operator changed the bandit. Its settings are others from here on."""
+
+    id: str
+    """The version of the settings that this makes."""
+    at: float
+    asked: dict[str, Any]
+    """What was asked for, as it was sent."""
+    settings: dict[str, Any]
+    """What that means: every setting that is another one now, in full."""
+
+
+Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

@@ -323,6 +323,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     settings: BanditSettings
+    version: Annotated[int, _about("Version of the settings: 1 at first, and one more with every change.")] = 1
+    archived: Annotated[bool, _about("Whether the bandit only keeps its log.")] = False
     now: Annotated[float, _about("The service's time, in seconds since 1970.")]
     rounds: Annotated[int, _about("Number of decisions so far.")]
     pending: Annotated[int, _about("Number of decisions whose reward is not final.")]

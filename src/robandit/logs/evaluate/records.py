@@ -124,7 +124,7 @@ def _from_store(path: Path, bandit: str | None) -> DecisionLog:
 def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
     import msgspec
 
-    from robandit.wire.events import Decided, Proved, Rewarded, decode
+    from robandit.wire.events import Closed, Decided, Proved, Rewarded, decode
 
     found = _Gathered()
     for place, line in lines:
@@ -138,7 +138,7 @@ def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
             found.decide(place, event)
         elif isinstance(event, Proved):
             found.proof = event.sentence
-        else:
+        elif isinstance(event, Rewarded | Closed):  # what an operator did is no matter here
             outcome = "rewarded" if isinstance(event, Rewarded) else "lost" if event.reward is None else "default"
             found.end(place, event, outcome)
     return found.log()
