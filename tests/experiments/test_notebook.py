@@ -236,7 +236,7 @@ def test_every_column_says_what_it_means_in_the_file(result: robandit.Simulation
 
 
 def test_the_page_explains_every_column() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "notebooks.md").read_text(encoding="utf-8")
     for name, text in DESCRIPTIONS.items():
         assert f"| `{name}` | {text.replace('|', chr(92) + '|')} |" in page
 
