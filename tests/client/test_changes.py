@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ def test_a_bandit_changes(here: Here) -> None:
         with pytest.raises(ServiceError, match="look at them again") as caught:
             client.change("shop", 2, exploration=0.0)
         assert caught.value.status == 409
-        with pytest.raises(TypeError, match="can't change its 'explore', did you mean 'exploration'"):
+        with pytest.raises(TypeError, match="can't change its 'explore'; did you mean 'exploration'"):
             client.change("shop", explore=0.1)
         chosen = client.decide("shop", ROWS, source="web")
         assert client.archive("shop").version == 4 and client.status("shop").archived
@@ -93,3 +95,13 @@ def test_what_is_no_change(here: Here) -> None:
     assert here.ask("PATCH", "/v1/bandits/shop", bad)[0] == 422
     assert here.ask("PATCH", "/v1/bandits/nobody", {"version": 1, "exploration": 0.1})[0] == 404
     assert here.ask("PATCH", "/v1/bandits/shop", {"version": 1.0, "horizon": 1e6})[0] == 200
+
+
+def test_the_code_of_the_docs(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block of docs/how-to/life-cycle.md runs, one after the other."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "life-cycle.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block.replace("http://localhost:8000", f"http://127.0.0.1:{here.port}"), names)
+    assert "2 {'exploration': 0.1, 'reward_window': 600.0}" in capsys.readouterr().out

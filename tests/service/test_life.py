@@ -335,7 +335,7 @@ def test_a_policy_learns_aside_while_the_old_one_acts(tmp_path: Path, monkeypatc
         *traffic(hub, 9000, 20),
     )
     assert not any(isinstance(one, Refused) for one in found)
-    assert isinstance(answers[0], ChangeWaits) and answers[0].events >= 597 and set(acting) == {"quorum"}
+    assert isinstance(answers[0], ChangeWaits) and answers[0].events >= 597 and acting[0] == "quorum"
     learner = hub.bandits["shop"].learner
     assert learner.settings.policy == "oful" and learner.policy.rounds > 325
     switched = next(one for one in log_of(hub, "shop") if isinstance(one, Changed))

@@ -273,18 +273,6 @@ class Policy(Configured, ABC, Generic[S]):
         self._fold(*feedback)
         self._clock.round = max(self._clock.round, round_)
 
-    def follow(self, decision: Decision, reward: ArrayLike) -> None:
-        """Learn from a decision that another policy made, as if this one had drawn the level of that round."""
-        round_ = read_round(decision.round)
-
-        def level(place: int) -> Ints:
-            return self.draw_level(self._stream.at(round_)[:, _LEVEL]) if self.levels else self.no_level
-
-        action, spread = np.asarray(decision.action)[..., None, :], np.asarray(decision.sigma)[..., None]
-        (feedback,) = self._read.log(action, np.asarray(reward)[..., None], spread, None, decision.source, level)
-        self._fold(*feedback)
-        self._clock.round = max(self._clock.round, round_)
-
     def skip_to(self, number: int) -> None:
         """Continue after this round, which was decided elsewhere or before a restart. Its draws are not made again."""
         self._clock.round = max(self._clock.round, read_round(number))

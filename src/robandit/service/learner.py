@@ -14,6 +14,7 @@ import numpy as np
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import Policy
+from robandit.policies.follow import follow
 from robandit.service.history import History
 from robandit.service.student import Waiting, changed, deep, flat, make_policy, needs_refold, rule
 from robandit.service.trust import TrustHistory
@@ -184,8 +185,11 @@ class Learner:
         self.lost += event.reward is None
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
-            learn = self.policy.follow if waiting.round <= self._others else self.policy.update
-            learn(waiting.decision(self._width), share)
+            decision = waiting.decision(self._width)
+            if waiting.round > self._others:
+                self.policy.update(decision, share)
+            else:
+                follow(self.policy, decision, share)
             if self.trust is not None:
                 self.trust.note(self.policy, event.at)
             self.recent.append((waiting.round, event.reward))

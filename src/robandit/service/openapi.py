@@ -30,6 +30,7 @@ from robandit.wire.types import (
     Status,
 )
 
+_BANDIT = "/v1/bandits/{name}"
 _NAME = {
     "name": "name",
     "in": "path",
@@ -99,37 +100,37 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
 
 def _bandits() -> dict[str, Any]:
     """The calls about bandits."""
-    bandit = "/v1/bandits/{name}"
     create = _call("Create a bandit, or confirm that it exists as described", _ref(Status), Creation)
     create["responses"] |= _responses({201: "The bandit was created."}, _ref(Status))
     create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
-    change = _call("Change a bandit's settings, or take it out of service", _ref(ChangeMade), Change, _UNKNOWN)
+    change = _call("Change a bandit's settings, or take it out of service", _ref(ChangeMade), Change, _OUT)
     change["responses"] |= _responses({202: "A policy learns the log first; ask again."}, _ref(ChangeWaits))
-    change["responses"] |= _responses({409: "The settings have another version.", **_ARCHIVED}, _ref(Problem))
+    change["responses"] |= _responses({409: "The settings have another version."}, _ref(Problem))
+    see = _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN)
+    return {
+        "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
+        _BANDIT: {"parameters": [_NAME], "put": create, "get": see, "patch": change},
+        **_traffic(),
+        f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
+    }
+
+
+def _traffic() -> dict[str, Any]:
+    """The calls for decisions and rewards."""
     decide = _call("Choose one of several actions", _ref(Chosen), Choice, _OUT)
     decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
+    decide["parameters"] = [_query(name, kind) for name, kind in (("decision_id", Id), ("source", Label))]
+    decide["requestBody"]["content"][BLOCK] = {"schema": {"type": "string", "format": "binary"}}
     many = _call("Make many decisions, each as if it had come alone", _ref(ManyAnswered), NamedChoice, _OUT)
     listed = {"type": "array", "items": _ref(NamedChoice), "minItems": 1, "maxItems": MOST_DECISIONS}
     many["requestBody"]["content"]["application/json"]["schema"] = listed
     reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _OUT)
-    content = reward["requestBody"]["content"]["application/json"]
-    content["schema"] = {
-        "anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}]
-    }
-    decide["parameters"] = [_query(name, kind) for name, kind in (("decision_id", Id), ("source", Label))]
-    decide["requestBody"]["content"][BLOCK] = {"schema": {"type": "string", "format": "binary"}}
+    rewards = {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}
+    reward["requestBody"]["content"]["application/json"]["schema"] = {"anyOf": [_ref(Feedback), rewards]}
     return {
-        "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
-        bandit: {
-            "parameters": [_NAME],
-            "put": create,
-            "get": _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN),
-            "patch": change,
-        },
-        f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
-        f"{bandit}/decisions/batch": {"parameters": [_NAME], "post": many},
-        f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
-        f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
+        f"{_BANDIT}/decisions": {"parameters": [_NAME], "post": decide},
+        f"{_BANDIT}/decisions/batch": {"parameters": [_NAME], "post": many},
+        f"{_BANDIT}/rewards": {"parameters": [_NAME], "post": reward},
     }
 
 

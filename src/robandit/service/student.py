@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from robandit.policies import POLICIES, Decision, Policy, Quorum
+from robandit.policies.follow import follow
 from robandit.wire.changes import RULINGS
 from robandit.wire.events import Changed, Closed, Decided, Event, Rewarded
 from robandit.wire.types import BanditSettings
@@ -99,7 +100,7 @@ class Student:
             waiting = self._waiting.pop(event.id)
             if event.reward is not None:
                 share = event.reward if self._declared is None else self._declared.share(event.reward)
-                self.policy.follow(waiting.decision(self._width), share)
+                follow(self.policy, waiting.decision(self._width), share)
         elif isinstance(event, Changed):
             rule(self.policy, event)
 
