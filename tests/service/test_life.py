@@ -73,7 +73,7 @@ def test_exploration_changes_and_nothing_is_forgotten(tmp_path: Path, policy: st
         *traffic(hub, 30, 30),
     )
     learner = hub.bandits["shop"].learner
-    assert made(found[58]).settings == {"exploration": 0.4} and learner.version == 2
+    assert made(found[58]).settings == {"exploration": 0.4} and learner.life.version == 2
     before, after = (
         [one for one in log_of(hub, "shop") if isinstance(one, Decided) and (one.round > 30) == later]
         for later in (False, True)
@@ -140,7 +140,7 @@ def test_another_policy_learns_the_log_and_acts(tmp_path: Path, policy: str) -> 
     first = made(found[78])
     assert first.settings["policy"] == policy and first == found[-1] and found[79][0].status == "accepted"
     learner = hub.bandits["shop"].learner
-    assert (learner.version, learner.settings.policy, learner.policy.rounds) == (3, "quorum", 65)
+    assert (learner.life.version, learner.settings.policy, learner.policy.rounds) == (3, "quorum", 65)
     assert sum(learner.levels.values()) == 5  # of the policy that acts now
     hub.stop()
     assert [one.round for one in refold(tmp_path)["shop"] if isinstance(one, Decided)] == list(range(1, 66))
@@ -211,7 +211,7 @@ def test_what_can_not_be_is_refused(tmp_path: Path, wanted: Change, why: str) ->
     settings = BanditSettings(dim=3, rewards=RewardRange())
     _, found = working(hub, lambda: hub.create("shop", settings, 7), lambda: hub.change("shop", wanted))
     assert isinstance(found, Refused) and found.status == 422 and why in str(found)
-    assert hub.bandits["shop"].learner.version == 1
+    assert hub.bandits["shop"].learner.life.version == 1
     hub.stop()
     assert refold(tmp_path) == {"shop": []}
 

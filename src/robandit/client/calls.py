@@ -14,25 +14,19 @@ from uuid import uuid4
 import httpx
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts
 from robandit.errors import nearest
-from robandit.features import Features
-from robandit.rewards import Rewards as DeclaredRewards
-from robandit.wire.changes import Change, ChangeMade, ChangeWaits
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.events import Event, decode
 from robandit.wire.types import (
-    MOST_ACTIONS,
-    MOST_DECISIONS,
     NAME,
-    Action,
     Answered,
     Choice,
     Chosen,
-    Creation,
     Feedback,
     ManyAnswered,
-    NamedChoice,
     Outcome,
     Outcomes,
     Problem,
@@ -40,25 +34,13 @@ from robandit.wire.types import (
 )
 
 T = TypeVar("T")
-C = TypeVar("C", Choice, NamedChoice)
-Record: TypeAlias = Mapping[str, Any]
-"""The values of an action, or of a context, by column."""
-Actions: TypeAlias = (
-    Mapping[str, ArrayLike | Record] | Sequence[tuple[str, ArrayLike | Record]] | Sequence[Record] | ArrayLike
-)
-"""The actions on offer: vectors or records by id, pairs of id and either, records with an "id", or rows of numbers.
-Rows, and records without an id, are called "0", "1", …"""
-Sigma: TypeAlias = float | Sequence[float | None] | None
-"""The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 """Rewards by the ids of their decisions."""
 
-_WORDS = ("actions", "decision_id", "source", "sigma", "context")
 _BLOCK = "application/octet-stream"  # an array of numbers as it is
 _CHANGES = tuple(name for name in Change.__struct_fields__ if name != "version")
 _AGAIN = 0.2  # seconds until a change is asked for again that is not made yet
 _FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
-_LARGEST = 3 << 20  # bytes of many decisions in a request
 _AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # the service can't have read the request
 _HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
@@ -132,7 +114,7 @@ class Calls:
         return {"base_url": url, "headers": headers, "limits": LIMITS}
 
     def create(self, name: str, settings: Mapping[str, Any]) -> Plan[Status]:
-        body = _encode(_creation(settings))
+        body = encode(creation(settings))
         reply = yield from self._insist(Ask("PUT", _path(name), body))
         return self._read(reply, Status)
 
@@ -148,14 +130,14 @@ class Calls:
         given = uuid4().hex if decision_id is None else decision_id
         if self._blocks and isinstance(actions, np.ndarray) and actions.ndim == 2 and sigma is None and context is None:
             return (yield from self._decide_block(name, actions, given, source))
-        body = _encode(_choice(Choice, actions, given, source, sigma, context))
+        body = encode(choice_of(Choice, actions, given, source, sigma, context))
         reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
         return self._read(reply, Chosen)
 
     def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> Plan[list[Chosen]]:
-        choices = [_named(one) for one in requests]
+        choices = [named_choice(one) for one in requests]
         found: list[Chosen] = []
-        for part in _parts(choices):
+        for part in parts(choices):
             reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions/batch", b"[%s]" % b",".join(part)))
             answers = self._read(reply, ManyAnswered).results
             asked = [one.decision_id for one in choices[len(found) : len(found) + len(part)]]
@@ -181,7 +163,7 @@ class Calls:
                 raise TypeError(f"a bandit can't change its {word!r}{nearest(word, _CHANGES)}")
         if version is None:
             version = (yield from self.status(name)).version
-        ask, end = Ask("PATCH", _path(name), _encode({"version": version, **settings})), time.monotonic() + wait
+        ask, end = Ask("PATCH", _path(name), encode({"version": version, **settings})), time.monotonic() + wait
         while True:
             reply = yield from self._insist(ask)
             if reply.response.status_code != 202:
@@ -190,6 +172,12 @@ class Calls:
             if time.monotonic() >= end:
                 raise ServiceError(202, f"the policy has learnt {known.learnt:,} of {known.events:,} events: ask again")
             yield _AGAIN
+
+    def delete(self, name: str, version: int | None) -> Plan[Deleted]:
+        if version is None:
+            version = (yield from self.status(name)).version
+        reply = yield from self._insist(Ask("DELETE", f"{_path(name)}?version={version:d}"))
+        return self._read(reply, Deleted)
 
     def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
         pairs = given.items() if isinstance(given, Mapping) else given
@@ -265,98 +253,8 @@ def _path(name: str) -> str:
     return f"/v1/bandits/{name}"
 
 
-def _creation(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, and no others: what nobody gave, the service chooses."""
-    found = dict(settings)
-    features, rewards = found.get("features"), found.get("rewards")
-    if isinstance(features, Features):
-        found["features"] = msgspec.json.decode(features.to_json())
-    if isinstance(rewards, DeclaredRewards):
-        found["rewards"] = rewards.to_json()
-    for name in found:
-        if name not in Creation.__struct_fields__:
-            raise TypeError(f"a bandit has no setting {name!r}{nearest(name, Creation.__struct_fields__)}")
-    return found
-
-
-def _encode(body: Any) -> bytes:
-    """A body as JSON. A number of NumPy's is a number, and NaN is null: a value that is missing."""
-    return msgspec.json.encode(body, enc_hook=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"a value must be a number, text, true, false or None, got {value!r:.80}")
-
-
-def _choice(
-    kind: type[C], actions: Actions, decision_id: str, source: str | None, sigma: Sigma, context: Record | None
-) -> C:
-    around = None if context is None else dict(context)
-    return kind(actions=_actions(actions, sigma), decision_id=decision_id, source=source, context=around)
-
-
-def _named(request: Mapping[str, Any]) -> NamedChoice:
-    """One of many decisions, from the arguments that `decide` takes."""
-    for word in request:
-        if word not in _WORDS:
-            raise TypeError(f"a decision has no {word!r}{nearest(word, _WORDS)}")
-    if "actions" not in request:
-        raise TypeError("every decision needs its actions")
-    given = request.get("decision_id")
-    rest = (request.get(word) for word in ("source", "sigma", "context"))
-    return _choice(NamedChoice, request["actions"], uuid4().hex if given is None else given, *rest)
-
-
-def _parts(choices: Iterable[NamedChoice]) -> Iterator[list[bytes]]:
-    """Decisions as JSON, as many at a time as a request may have."""
-    part: list[bytes] = []
-    size = actions = 0
-    for one in choices:
-        body, more = _encode(one), len(one.actions)
-        full = len(part) == MOST_DECISIONS or size + len(body) > _LARGEST or actions + more > MOST_ACTIONS
-        if part and full:
-            yield part
-            part, size, actions = [], 0, 0
-        part.append(body)
-        size, actions = size + len(body) + 1, actions + more
-    if part:
-        yield part
-
-
 def _about_others(reply: Reply, what: str) -> ServiceError:
     return ServiceError(reply.response.status_code, f"the service answered about other {what} than were sent")
-
-
-def _actions(given: Actions, sigma: Sigma) -> list[Action]:
-    pairs = list(_pairs(given))
-    sigmas = sigma if isinstance(sigma, Sequence | np.ndarray) else [sigma] * len(pairs)
-    if len(sigmas) != len(pairs):
-        raise ValueError(f"sigma must have one number for each of {len(pairs)} actions, got {len(sigmas)}")
-    rows = [dict(one) if isinstance(one, Mapping) else np.asarray(one, dtype=float).tolist() for _, one in pairs]
-    known = [None if one is None else float(one) for one in sigmas]
-    return [Action(name, row, one) for (name, _), row, one in zip(pairs, rows, known, strict=True)]
-
-
-def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
-    """Ids and features, from any of the forms of `Actions`."""
-    if isinstance(given, Mapping):
-        return given.items()
-    if isinstance(given, list | tuple) and given and all(isinstance(one, Mapping) for one in given):
-        return ((str(one.get("id", place)), one) for place, one in enumerate(given))
-    if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
-        return given
-    rows = np.asarray(given, dtype=float)
-    if rows.ndim != 2:
-        raise ValueError(
-            f"actions must be a mapping, pairs of id and features, records, or rows, got shape {rows.shape}"
-        )
-    return ((str(number), row) for number, row in enumerate(rows))
-
-
-def _is_pair(one: Any) -> bool:
-    return isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str)
 
 
 def _ours(results: Sequence[Outcome]) -> list[Outcome]:

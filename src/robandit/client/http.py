@@ -10,9 +10,10 @@ from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Record, Rewards, Sigma, broken_off
+from robandit.client.bodies import Actions, Record, Sigma
+from robandit.client.calls import Ask, Calls, EventLines, Plan, Rewards, broken_off
 from robandit.client.calls import ServiceError as ServiceError
-from robandit.wire.changes import ChangeMade
+from robandit.wire.changes import ChangeMade, Deleted
 from robandit.wire.events import Event
 from robandit.wire.types import Chosen, Outcome, Status
 
@@ -117,6 +118,10 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """Take an archived bandit into service again."""
         return self.change(name, version, archived=False)
+
+    def delete(self, name: str, version: int | None = None) -> Deleted:
+        """Delete an archived bandit and its log for good. Its name is free from then on."""
+        return self._do(self._calls.delete(name, version))
 
     def trust(self, name: str, source: str | None) -> ChangeMade:
         """Believe a source whatever the others say."""
@@ -241,6 +246,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """See `Client.unarchive`."""
         return await self.change(name, version, archived=False)
+
+    async def delete(self, name: str, version: int | None = None) -> Deleted:
+        """See `Client.delete`."""
+        return await self._do(self._calls.delete(name, version))
 
     async def trust(self, name: str, source: str | None) -> ChangeMade:
         """See `Client.trust`."""

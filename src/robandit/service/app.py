@@ -94,6 +94,7 @@ class Service:
         calls = {
             "PUT": self._guard("admin", self._create),
             "PATCH": self._guard("admin", self._change),
+            "DELETE": self._guard("admin", self._delete),
         }
         see = self._guard("read", self._status)
 
@@ -119,7 +120,8 @@ class Service:
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
-        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look, self._refresh)]
+        work_to_do = self.hub.close_windows, self.hub.look, self.hub.purge, self._refresh
+        ticks = [asyncio.create_task(self._tick(do)) for do in work_to_do]
         try:
             yield
         finally:
@@ -179,6 +181,12 @@ class Service:
         wanted = msgspec.convert(await _object(request), Change)
         found = await self.hub.change(request.path_params["name"], wanted)
         return answer(found, 202 if isinstance(found, ChangeWaits) else 200)
+
+    async def _delete(self, request: Request) -> Response:
+        given = request.query_params.get("version", "")
+        if not re.fullmatch(r"[1-9]\d{0,15}", given):
+            raise Refused(422, f"say ?version= with the version of the settings that you saw, got {given!r}")
+        return answer(await self.hub.delete(request.path_params["name"], int(given)))
 
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))

@@ -133,7 +133,7 @@ class Changes:
     def prove(self, bandit: LiveBandit, found: Certificate, items: list[Item]) -> None:
         """Write down what the monitor proves, if it is more than before."""
         best = bandit.learner.proof
-        if found.lower_bound > (best.lower_bound if best else 0.0):
+        if bandit.learner.life.erased is None and found.lower_bound > (best.lower_bound if best else 0.0):
             event = Proved(
                 id=str(bandit.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
                 at=self._now(bandit),
@@ -151,8 +151,10 @@ class Changes:
 
 def check_active(bandit: LiveBandit) -> None:
     """Refuse what an archived bandit does not do."""
-    if bandit.learner.archived:
-        name, version = bandit.record.name, bandit.learner.version
+    if bandit.learner.life.erased is not None:
+        raise Refused(404, f"there is no bandit {bandit.record.name!r} any more")
+    if bandit.learner.life.archived:
+        name, version = bandit.record.name, bandit.learner.life.version
         undo = f'PATCH /v1/bandits/{name} with {{"version": {version}, "archived": false}}'
         raise Refused(410, f"bandit {name!r} is archived and only keeps its log; {undo} takes it back into service")
 

@@ -11,7 +11,7 @@ import msgspec
 from robandit.policies import POLICIES
 from robandit.service.fold import fold
 from robandit.service.learner import Learner
-from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events
+from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events, read_tombstone
 from robandit.service.student import UnknownPolicyError
 from robandit.wire.events import Event
 from robandit.wire.types import BanditSettings
@@ -30,6 +30,8 @@ class BanditCheck(NamedTuple):
 def check_bandits(store: Store) -> Iterator[BanditCheck]:
     """Check one bandit after the other: every event, both ways to it, the fold, and the snapshot."""
     for record in store.bandits():
+        if read_tombstone(record) is not None:  # deleted, and its log with it
+            continue
         yield _check(store, record)
 
 

@@ -81,7 +81,11 @@ class _Change(msgspec.Struct, tag="S"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change)
+class _Gone(msgspec.Struct, tag="X"):
+    pass
+
+
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone)
 
 
 class Endings:

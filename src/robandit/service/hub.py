@@ -19,9 +19,9 @@ from robandit.service.lessons import Lessons
 from robandit.service.life import LifeCycle
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
-from robandit.service.refused import check_rewards
+from robandit.service.refused import Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.wire.changes import Change, ChangeMade, ChangeWaits
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.types import (
     Answered,
     BanditSettings,
@@ -57,7 +57,8 @@ class Hub:
         self.bandits = Bandits(store, self.clock)
         self._changes = Changes(self.bandits, self.clock)
         self._lanes = Lanes(store, self.bandits)
-        self._lessons = Lessons(LifeCycle(self.bandits, self.clock), self.bandits, self._lanes.of)
+        self._life = LifeCycle(self.bandits, self.clock)
+        self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         store.release()
 
@@ -77,6 +78,8 @@ class Hub:
         chosen them.
         """
         described = settings.__struct_fields__ if given is None else tuple(given)
+        if name in self.bandits:  # unless another process has deleted it
+            await self.catch_up(name)
         return await self._ask(partial(self._changes.create, name, settings, seed, described))
 
     async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
@@ -126,6 +129,27 @@ class Hub:
         """Change the settings of a bandit; the same request again gets the same answer."""
         await self._know(name)
         return await self._lessons.change(self.bandits.named(name), wanted)
+
+    async def delete(self, name: str, version: int) -> Deleted:
+        """Delete an archived bandit and its log; the same request again gets the same answer."""
+        await self._know(name)
+        if name in self.bandits:
+            bandit = self.bandits[name]
+            try:
+                event = await self._lanes.of(bandit).ask(partial(self._life.delete, bandit, version))
+            except Refused:
+                known = self.bandits.gone.get(name)
+                if known is None or known.version != version:
+                    raise
+                event = known  # a retry, and somebody has made another bandit of this name meanwhile
+        else:
+            event = self._life.deleted(name, version)
+        return Deleted(name=name, version=event.version, at=event.at)
+
+    async def purge(self) -> None:
+        """Let the events of deleted bandits go, some at a time."""
+        while (number := self.bandits.purges()) is not None:
+            await self._lanes.of_number(number).ask(partial(self.bandits.purge, number))
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
@@ -184,6 +208,8 @@ class Hub:
             after += len(page)
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
+        if bandit.learner.life.erased is not None:
+            raise self.bandits.unknown(bandit.record.name)
         return self.bandits.page(bandit, after)
 
     def stop(self) -> None:

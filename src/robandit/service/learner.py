@@ -18,13 +18,12 @@ from robandit.policies.follow import follow
 from robandit.service.history import History
 from robandit.service.student import Waiting, changed, deep, flat, make_policy, needs_refold, rule
 from robandit.service.trust import TrustHistory
-from robandit.wire.events import Changed, Closed, Decided, Event, Proved, Rewarded
+from robandit.service.versions import Versions
+from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
 """Number of final rewards that are remembered one by one."""
-CHANGES = 100
-"""Number of changes that are remembered, so that a request for one that comes again gets its answer."""
 NO_SOURCE = "(no source)"
 """Source by which the monitor counts traffic that names none."""
 
@@ -52,13 +51,7 @@ class Learner:
         self.rewards = self.defaults = self.lost = 0
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
-        self.version = 1
-        """Version of the settings: one more than there were changes."""
-        self.changes: deque[Changed] = deque(maxlen=CHANGES)
-        """The last changes."""
-        self.archived = False
-        """Whether it makes no decisions and takes no rewards."""
-        self._others = 0  # the rounds that other policies have decided
+        self.life = Versions()
         self.alarm: Proved | None = None
         """The first proof of corruption."""
         self.proof: Proved | None = None
@@ -155,6 +148,8 @@ class Learner:
             self.alarm, self.proof = self.alarm or event, event
         elif isinstance(event, Changed):
             self._change(event, fresh)
+        elif isinstance(event, Erased):
+            self.life.erased = event
         else:
             self._settle(self.pending.pop(event.id), event)
 
@@ -163,12 +158,10 @@ class Learner:
         if needs_refold(event):
             if fresh is None or fresh.rounds != self.policy.rounds:
                 raise ValueError(f"change {event.id} needs a policy that has learnt the log so far")
-            self._others = fresh.rounds
+            self.life.others = fresh.rounds
             self._act_by(fresh)
         self.settings = changed(self.settings, event)
-        self.version += 1
-        self.changes.append(event)
-        self.archived = event.settings.get("archived", self.archived)
+        self.life.changed(event)
         if "exploration" in event.settings and fresh is None:
             state = self.policy.state()
             state["config"]["exploration"] = self.settings.exploration
@@ -186,7 +179,7 @@ class Learner:
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
             decision = waiting.decision(self._width)
-            if waiting.round > self._others:
+            if waiting.round > self.life.others:
                 self.policy.update(decision, share)
             else:
                 follow(self.policy, decision, share)
@@ -233,9 +226,8 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
-        if self.version > 1:
-            settings = msgspec.to_builtins(self.settings)
-            plain["life"] = [settings, self.version, list(self.changes), self.archived, self._others]
+        if self.life.version > 1:
+            plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)
 
     def digest(self) -> str:
@@ -249,8 +241,7 @@ class Learner:
         life = plain.get("life")
         learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
         if life:
-            _, learner.version, changes, learner.archived, learner._others = life
-            learner.changes.extend(msgspec.convert(changes, list[Changed]))
+            learner.life.restore(life[1])
         learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
         learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]

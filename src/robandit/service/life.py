@@ -18,7 +18,7 @@ from robandit.service.settling import resettled
 from robandit.service.stores.store import Item
 from robandit.service.student import Student, changed, make_policy, needs_refold
 from robandit.wire.changes import Change
-from robandit.wire.events import Changed
+from robandit.wire.events import Changed, Erased
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
@@ -34,6 +34,7 @@ class LifeCycle:
     def change(self, bandit: LiveBandit, wanted: Change, items: list[Item]) -> Changed | BanditSettings:
         """Make a change, or repeat the answer. One that needs a policy to learn the log first is not made: what comes
         back then are the settings to learn with."""
+        self._check_there(bandit)
         if (known := _known(bandit, wanted)) is not None:
             return known
         event, settings = self._planned(bandit, wanted)
@@ -44,6 +45,7 @@ class LifeCycle:
 
     def finish(self, bandit: LiveBandit, wanted: Change, student: Student, items: list[Item]) -> Changed | None:
         """Let a policy learn what is new in the log, for one slice; once it has learnt all, make the change."""
+        self._check_there(bandit)
         if (known := _known(bandit, wanted)) is not None:
             return known
         end = perf_counter() + SLICE
@@ -60,6 +62,28 @@ class LifeCycle:
         self._put(bandit, event, items, student)
         return event
 
+    def delete(self, bandit: LiveBandit, version: int, items: list[Item]) -> Erased:
+        """Delete an archived bandit for good. Its name is free from then on."""
+        name, learner = bandit.record.name, bandit.learner
+        if learner.life.erased is not None:
+            return self.deleted(name, version)
+        if version != learner.life.version:
+            raise _outdated(learner.life.version, version)
+        if not learner.life.archived:
+            raise Refused(409, f"bandit {name!r} is in service; archive it first, by a PATCH that says so")
+        at = self._clock.at_least(learner.clock)
+        event = Erased(id="erased", at=at, name=name, version=version)
+        self._bandits.put(bandit, event, items)
+        log.warning("bandit %s is deleted; its log goes", name)
+        return event
+
+    def deleted(self, name: str, version: int) -> Erased:
+        """The event that deleted a bandit of this name before, at this version of its settings."""
+        known = self._bandits.gone.get(name)
+        if known is None or known.version != version:
+            raise self._bandits.unknown(name)
+        return known
+
     def _planned(self, bandit: LiveBandit, wanted: Change) -> tuple[Changed, BanditSettings]:
         """The event of a change, and the settings after it. What can't be is refused."""
         asked, now = wanted.asked(), bandit.settings
@@ -71,7 +95,7 @@ class LifeCycle:
             new: dict[str, Any] = resettled(now, asked)
             new |= {name: asked[name] for name in ("archived", "ruling") if name in asked}
             at = self._clock.at_least(bandit.learner.clock)
-            event = Changed(id=str(bandit.learner.version + 1), at=at, asked=asked, settings=new)
+            event = Changed(id=str(bandit.learner.life.version + 1), at=at, asked=asked, settings=new)
             settings = changed(now, event)
             if needs_refold(event):
                 check_creation(settings)
@@ -82,6 +106,10 @@ class LifeCycle:
             _check_ruling(bandit, asked["ruling"]["source"])
         return event, settings
 
+    def _check_there(self, bandit: LiveBandit) -> None:
+        if bandit.learner.life.erased is not None:
+            raise self._bandits.unknown(bandit.record.name)
+
     def _put(self, bandit: LiveBandit, event: Changed, items: list[Item], student: Student | None = None) -> None:
         self._bandits.put(bandit, event, items, None if student is None else student.policy)
         log.info("bandit %s: version %s of its settings, with another %s", bandit.record.name, event.id, _names(event))
@@ -89,15 +117,17 @@ class LifeCycle:
 
 def _known(bandit: LiveBandit, wanted: Change) -> Changed | None:
     """The change that was asked for, if it was made before. One about other settings than those of now is refused."""
-    version = bandit.learner.version
+    version = bandit.learner.life.version
     if wanted.version == version:
         return None
-    for event in bandit.learner.changes:
+    for event in bandit.learner.life.changes:
         if event.id == str(wanted.version + 1) and event.asked == wanted.asked():
             return event
-    raise Refused(
-        409, f"the settings have version {version}, and this is about version {wanted.version}: look at them again"
-    )
+    raise _outdated(version, wanted.version)
+
+
+def _outdated(now: int, asked: int) -> Refused:
+    return Refused(409, f"the settings have version {now}, and this is about version {asked}: look at them again")
 
 
 def _check_ruling(bandit: LiveBandit, source: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,14 +20,28 @@ from robandit.service.cost import SLICE
 from robandit.service.fold import fold, step
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
-from robandit.service.stores.store import KINDS, LANES, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
+from robandit.service.stores.store import (
+    KINDS,
+    LANES,
+    Bandit,
+    DamageError,
+    Item,
+    LogEntry,
+    Purge,
+    Snapshot,
+    Store,
+    events,
+    read_tombstone,
+)
 from robandit.service.student import UnknownPolicyError, needs_refold
 from robandit.service.vectors import Vectors
-from robandit.wire.events import Changed, Event, decode
+from robandit.wire.events import Changed, Erased, Event, decode
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
 
+PURGE = 1000
+"""Number of events of a deleted bandit that go at a time."""
 SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
 
@@ -74,6 +89,9 @@ class Bandits(dict[str, LiveBandit]):
         self.busy = False
         """Whether a thread is writing, so that the store can't be read."""
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
+        self.gone: dict[str, Erased] = {}
+        """The last bandits of their names that were deleted."""
+        self._purges: deque[int] = deque()  # the numbers of deleted bandits whose events may still be there
         for record in store.bandits():
             self._adopt(record, store)
 
@@ -105,6 +123,11 @@ class Bandits(dict[str, LiveBandit]):
 
     def _adopt(self, record: Bandit, store: Store) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
+        if (erased := read_tombstone(record)) is not None:
+            self._last = max(self._last, record.number)
+            self.gone[erased.name] = erased
+            self._purges.append(record.number)
+            return
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
         if settings.policy not in POLICIES:
             self._set_aside(record, settings.policy)
@@ -141,6 +164,8 @@ class Bandits(dict[str, LiveBandit]):
             if isinstance(item, Bandit):
                 if item.name not in self:
                     self._adopt(item, store)
+            elif not isinstance(item, LogEntry):
+                continue  # what a process writes alone
             elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
                 self._hear(bandit, item, store)
                 self._applied(bandit, item.event)
@@ -176,34 +201,61 @@ class Bandits(dict[str, LiveBandit]):
 
     def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
         """The decision of an id, or its reward or default, whether it is written or about to be."""
-        return bandit.fresh.get((int(final), id)) or self._readable(bandit).find(bandit.record.number, id, final=final)
+        number = bandit.record.number
+        return bandit.fresh.get((int(final), id)) or self._readable(number).find(number, id, final=final)
 
     def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
         """Some events after a place of a bandit's log, as far as it is written."""
-        return self._readable(bandit).page(bandit.record.number, after)
+        return self._readable(bandit.record.number).page(bandit.record.number, after)
 
-    def _readable(self, bandit: LiveBandit) -> Store:
+    def _readable(self, number: int) -> Store:
+        """The store of a bandit's lane, if it can be read now."""
         if self.busy:
             raise StoreBusyError
-        return self._store.lane(bandit.record.number % LANES) if self._store.shared else self._store
+        return self._store.lane(number % LANES) if self._store.shared else self._store
 
     def written(self, items: Sequence[Item]) -> None:
         """Note that these can be found in the store."""
         for item in items:
-            if isinstance(item, LogEntry):
+            if isinstance(item, LogEntry) and item.bandit in self._numbers:
                 self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
 
     def _applied(self, bandit: LiveBandit, event: Event) -> None:
         """Note that an event was folded in."""
+        if isinstance(event, Erased):
+            self._drop(bandit, event)
+            return
         if isinstance(event, Changed):  # windows may be shorter now, or open again
             bandit.timed = False
             if event.settings.get("archived") is False:
                 bandit.held = self._clock() + min(GRACE, bandit.settings.reward_window)
         self._touch(bandit)
 
+    def _drop(self, bandit: LiveBandit, event: Erased) -> None:
+        """Serve a bandit no more."""
+        if self.get(event.name) is bandit:
+            del self[event.name]
+        self.gone[event.name] = event
+        self._purges.append(bandit.record.number)
+
+    def purges(self) -> int | None:
+        """The number of a deleted bandit whose events may still be there, until `purge` finds none."""
+        return self._purges[0] if self._purges else None
+
+    def purge(self, number: int, items: list[Item]) -> None:
+        """Let the next events of a deleted bandit go. Only the last one stays, by which other processes hear of it."""
+        if (known := self._numbers.get(number)) and known.fresh:
+            return  # it is being deleted
+        ends = self._readable(number).ends(number)
+        if ends is None or ends[0] == ends[1]:
+            self._purges.popleft()
+            self._numbers.pop(number, None)
+        else:
+            items.append(Purge(number, ends[0], min(ends[0] + PURGE, ends[1]) - 1))
+
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
-        if not bandit.timed and bandit.learner.pending and not bandit.learner.archived:
+        if not bandit.timed and bandit.learner.pending and not bandit.learner.life.archived:
             bandit.timed = True
             oldest = next(iter(bandit.learner.pending.values()))
             closes = max(oldest.at + bandit.settings.reward_window, bandit.held)
@@ -212,7 +264,7 @@ class Bandits(dict[str, LiveBandit]):
     def close(self, bandit: LiveBandit, items: list[Item]) -> None:
         """Close the windows of a bandit that are over, or as many as one slice has time for; none while it is archived,
         since no reward can come."""
-        if bandit.learner.archived:
+        if bandit.learner.life.archived:
             return
         now, end = self._clock(), perf_counter() + SLICE
         while now >= bandit.held and (found := bandit.learner.due(now, 20)):
@@ -228,9 +280,11 @@ class Bandits(dict[str, LiveBandit]):
 
     def due(self) -> LiveBandit | None:
         """The next bandit that has windows that are over, once; `close_due` closes them."""
-        if not self._timers or self._timers[0][0] > self._clock():
-            return None
-        return self._numbers[heapq.heappop(self._timers)[1]]
+        while self._timers and self._timers[0][0] <= self._clock():
+            bandit = self._numbers.get(heapq.heappop(self._timers)[1])
+            if bandit is not None:  # and not deleted
+                return bandit
+        return None
 
     def close_due(self, bandit: LiveBandit, items: list[Item]) -> None:
         """Close windows of a bandit that was due. If there are more, it is due again."""
@@ -252,7 +306,8 @@ class Bandits(dict[str, LiveBandit]):
         return [
             self._keep(one)
             for one in map(self._numbers.__getitem__, sorted(changed))
-            if one.switched or one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
+            if one.learner.life.erased is None
+            and (one.switched or one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending)))
         ]
 
     def all_snapshots(self) -> list[Snapshot]:

@@ -10,7 +10,7 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.service.choices import BLOCK
-from robandit.wire.changes import Change, ChangeMade, ChangeWaits
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -78,8 +78,8 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
 @cache
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
-    types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Choice, Chosen]
-    types += [NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
+    types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
+    types += [Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -109,10 +109,27 @@ def _bandits() -> dict[str, Any]:
     see = _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN)
     return {
         "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
-        _BANDIT: {"parameters": [_NAME], "put": create, "get": see, "patch": change},
+        _BANDIT: {
+            "parameters": [_NAME],
+            "put": create,
+            "get": see,
+            "patch": change,
+            "delete": _delete(),
+        },
         **_traffic(),
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
+
+
+def _delete() -> dict[str, Any]:
+    """The call that deletes a bandit."""
+    delete = _call("Delete an archived bandit, and its log, for good", _ref(Deleted), None, _UNKNOWN | _STOPPING)
+    delete["responses"] |= _responses({409: "It is in service, or its settings have another version."}, _ref(Problem))
+    delete["responses"] |= _responses({422: "The query does not say the version."}, _ref(Problem))
+    about = "Version of the settings that this is about, as the bandit's state has it."
+    schema = {"type": "integer", "minimum": 1, "maximum": 2**53}
+    version = {"name": "version", "in": "query", "required": True, "description": about, "schema": schema}
+    return {"parameters": [version], **delete}
 
 
 def _traffic() -> dict[str, Any]:

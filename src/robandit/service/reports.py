@@ -19,8 +19,8 @@ def status(bandit: LiveBandit, now: float) -> Status:
     return Status(
         name=bandit.record.name,
         settings=bandit.settings,
-        version=learner.version,
-        archived=learner.archived,
+        version=learner.life.version,
+        archived=learner.life.archived,
         now=now,
         rounds=learner.policy.rounds,
         pending=len(learner.pending),

@@ -66,6 +66,14 @@ class ChangeMade(msgspec.Struct, frozen=True, kw_only=True):
     settings: Annotated[dict[str, Any], _about("Every setting that it changed, with its new value.")]
 
 
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A bandit that was deleted. The same request gets the same answer again."""
+
+    name: str
+    version: Annotated[int, _about("Version of the settings that it had.")]
+    at: Annotated[float, _about("When it was deleted, in seconds since 1970.")]
+
+
 class ChangeWaits(msgspec.Struct, frozen=True, kw_only=True):
     """A change that is not made yet, since a policy learns the log first. Ask again with the same request."""
 

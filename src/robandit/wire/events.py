@@ -73,7 +73,17 @@ class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
     """What that means: every setting that is another one now, in full."""
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed
+class Erased(msgspec.Struct, tag="X", frozen=True, kw_only=True, gc=False):
+    """The bandit was deleted. All events before this one are gone, or will be soon."""
+
+    id: str
+    at: float
+    name: str
+    version: int
+    """The version of the settings that the bandit had."""
+
+
+Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

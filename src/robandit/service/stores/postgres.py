@@ -15,8 +15,8 @@ from typing import Any
 
 import psycopg
 
-from robandit.service.stores.sql import SQLReader, bandit_row, checksum, event_row, snapshot_row
-from robandit.service.stores.store import LANES, PAGE, Bandit, Item, LogEntry, Snapshot, StoreError
+from robandit.service.stores.sql import Rows, SQLReader, checksum, event_row, snapshot_row
+from robandit.service.stores.store import LANES, PAGE, Item, LogEntry, Snapshot, StoreError
 
 _WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
 _LANE = 1 << 48
@@ -56,6 +56,7 @@ _KEEP = """
 INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
 SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
 """
+_RENAME = "UPDATE bandits SET name = %s, settings = %s, seed = %s, at = %s, crc = %s WHERE number = %s"
 _LINK: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -182,18 +183,21 @@ class PostgresStore(SQLReader):
         return self._events[bandit % LANES]
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        bandits = [item for item in items if isinstance(item, Bandit)]
-        entries = [item for item in items if isinstance(item, LogEntry)]
-        rows = [(self._next(row[0]), *row[:3], self._id(row[3]), *row[4:]) for row in map(event_row, entries)]
+        found = Rows.of(items)
+        rows = [(self._next(row[0]), *row[:3], self._id(row[3]), *row[4:]) for row in map(event_row, found.entries)]
+        gone = [row[0] for row in found.renamed]
         with self._whole(), self._db.cursor() as cursor:
             for query, some in (
-                ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", list(map(bandit_row, bandits))),
+                (_RENAME, [(*row[1:], row[0]) for row in found.renamed]),
+                ("DELETE FROM snapshots WHERE bandit = %s", [(number,) for number in gone]),
+                ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", found.bandits),
                 ("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s)", rows),
+                ("DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s", list(map(tuple, found.purges))),
                 (_KEEP, list(map(snapshot_row, snapshots))),
             ):
                 if some:
                     cursor.executemany(query.encode(), some)
-        self._bandits = bandits[-1].number if bandits else self._bandits
+        self._bandits = found.bandits[-1][0] if found.bandits else self._bandits
 
     def commit(self) -> None:
         with self._whole():
