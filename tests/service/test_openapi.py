@@ -34,6 +34,10 @@ include-path = "/v1/bandits/{name}/decisions/batch"
 checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "413"]
 
 [[operations]]
+include-path = "/v1/bandits/{name}/imports"
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "422"]
+
+[[operations]]
 include-path = "/v1/bandits/{name}/rewards"
 checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "422"]
 
@@ -58,7 +62,7 @@ def cases(folder: Path, *options: str, key: str | None = None, examples: int) ->
     finally:
         server.kill()
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert report["operations"]["tested"] == 11 and not report["failures"] and not report["errors"]
+    assert report["operations"]["tested"] == 13 and not report["failures"] and not report["errors"]
     print(report["test_cases"])
     return int(report["test_cases"]["generated"])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robandit.cli import arena, data, lab, logs, maintenance, paper, replay, service
+from robandit.cli import arena, data, history, lab, logs, maintenance, paper, replay, service
 from robandit.cli.command import EXITS, Command, CommandGroup
 from robandit.errors import ConfigError, nearest
 
@@ -18,7 +18,10 @@ ROBANDIT = CommandGroup(
     "`robandit --version` prints the version.",
     {
         "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
-        "Serve decisions": [service.SERVE, service.KEY, maintenance.CHECK],  # `backup` will be here, in maintenance.py
+        "Serve decisions": [  # `backup` will be here, in maintenance.py
+            *(service.SERVE, service.KEY, maintenance.CHECK),
+            *(history.IMPORT, history.EXPORT),
+        ],
         "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA],  # `play` will be here, in play.py
         "The experiments": [paper.PAPER, arena.ARENA],
     },

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from robandit.errors import nearest
 from robandit.features import Features
 from robandit.rewards import Rewards as DeclaredRewards
+from robandit.wire.imports import HistoryRow
 from robandit.wire.types import MOST_ACTIONS, MOST_DECISIONS, Action, Choice, Creation, NamedChoice
 
 C = TypeVar("C", Choice, NamedChoice)
@@ -27,6 +28,7 @@ Sigma: TypeAlias = float | Sequence[float | None] | None
 """The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 
 _WORDS = ("actions", "decision_id", "source", "sigma", "context")
+_ROWS = 1000  # of history in a request, which is answered well within the time-out
 _LARGEST = 3 << 20  # bytes of many decisions in a request
 
 
@@ -86,6 +88,24 @@ def parts(choices: Iterable[NamedChoice]) -> Iterator[list[bytes]]:
             part, size, actions = [], 0, 0
         part.append(body)
         size, actions = size + len(body) + 1, actions + more
+    if part:
+        yield part
+
+
+def row_parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[bytes]]:
+    """Rows of history as JSON, as many at a time as a request may have."""
+    part: list[bytes] = []
+    size = 0
+    for row in rows:
+        for word in row:
+            if word not in HistoryRow.__struct_fields__:
+                raise TypeError(f"a row of history has no {word!r}{nearest(word, HistoryRow.__struct_fields__)}")
+        body = encode(row)
+        if part and (len(part) == _ROWS or size + len(body) > _LARGEST):
+            yield part
+            part, size = [], 0
+        part.append(body)
+        size += len(body) + 1
     if part:
         yield part
 

@@ -16,10 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts
+from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts, row_parts
 from robandit.errors import nearest
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.events import Event, decode
+from robandit.wire.imports import ImportDone
 from robandit.wire.types import (
     NAME,
     Answered,
@@ -178,6 +179,16 @@ class Calls:
             version = (yield from self.status(name)).version
         reply = yield from self._insist(Ask("DELETE", f"{_path(name)}?version={version:d}"))
         return self._read(reply, Deleted)
+
+    def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Plan[ImportDone]:
+        imported = duplicates = 0
+        conflicts: list[str] = []
+        for part in row_parts(rows):
+            reply = yield from self._insist(Ask("POST", f"{_path(name)}/imports", b"[%s]" % b",".join(part)))
+            found = self._read(reply, ImportDone)
+            imported, duplicates = imported + found.imported, duplicates + found.duplicates
+            conflicts += found.conflicts
+        return ImportDone(imported=imported, duplicates=duplicates, conflicts=conflicts)
 
     def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
         pairs = given.items() if isinstance(given, Mapping) else given

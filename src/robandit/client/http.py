@@ -15,6 +15,7 @@ from robandit.client.calls import Ask, Calls, EventLines, Plan, Rewards, broken_
 from robandit.client.calls import ServiceError as ServiceError
 from robandit.wire.changes import ChangeMade, Deleted
 from robandit.wire.events import Event
+from robandit.wire.imports import ImportDone
 from robandit.wire.types import Chosen, Outcome, Status
 
 T = TypeVar("T")
@@ -118,6 +119,11 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """Take an archived bandit into service again."""
         return self.change(name, version, archived=False)
+
+    def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
+        """Learn from rewards of decisions that others made: dicts with ``id``, ``features``, ``reward`` and, if known,
+        ``context``, ``source``, ``sigma`` and ``propensity``. A row of an id counts once, however often it is sent."""
+        return self._do(self._calls.learn_history(name, rows))
 
     def delete(self, name: str, version: int | None = None) -> Deleted:
         """Delete an archived bandit and its log for good. Its name is free from then on."""
@@ -246,6 +252,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """See `Client.unarchive`."""
         return await self.change(name, version, archived=False)
+
+    async def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
+        """See `Client.learn_history`."""
+        return await self._do(self._calls.learn_history(name, rows))
 
     async def delete(self, name: str, version: int | None = None) -> Deleted:
         """See `Client.delete`."""

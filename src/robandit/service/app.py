@@ -31,6 +31,7 @@ from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
 from robandit.wire.changes import Change, ChangeWaits
+from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
@@ -105,6 +106,7 @@ class Service:
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
             Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
+            Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
@@ -188,6 +190,10 @@ class Service:
             raise Refused(422, f"say ?version= with the version of the settings that you saw, got {given!r}")
         return answer(await self.hub.delete(request.path_params["name"], int(given)))
 
+    async def _import(self, request: Request) -> Response:
+        rows = _HISTORY.decode(await _body(request.scope, request.receive))
+        return answer(await self.hub.learn_history(request.path_params["name"], rows))
+
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
 
@@ -247,6 +253,7 @@ class Service:
 
 
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
+_HISTORY = msgspec.json.Decoder(History)
 _MANY = msgspec.json.Decoder(ManyChoices)
 
 

@@ -18,7 +18,7 @@ from robandit.service.live import Bandits, LiveBandit, StoreBusyError
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
-from robandit.wire.events import Closed, Decided, Proved, Rewarded
+from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
 from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome
 
 T = TypeVar("T")
@@ -64,6 +64,8 @@ class Changes:
         check_active(bandit)
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
+        if isinstance(known, Imported):
+            raise Refused(409, f"{choice.decision_id!r} is the id of a row that was imported: take another one")
         if isinstance(known, Decided):
             if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
                 raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
@@ -104,7 +106,7 @@ class Changes:
             except Refused as error:
                 return Answered(decision_id=choice.decision_id, status=error.status, error=str(error))
 
-        return _for_a_slice(given, one)
+        return for_a_slice(given, one)
 
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
@@ -114,7 +116,7 @@ class Changes:
         def one(reward: Feedback) -> Outcome:
             return Outcome(decision_id=reward.decision_id, status=self._one_reward(bandit, reward, items))
 
-        return _for_a_slice(given, one)
+        return for_a_slice(given, one)
 
     def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
         if given.decision_id in bandit.learner.pending:
@@ -159,7 +161,7 @@ def check_active(bandit: LiveBandit) -> None:
         raise Refused(410, f"bandit {name!r} is archived and only keeps its log; {undo} takes it back into service")
 
 
-def _for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:
+def for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:
     """Do this with the first of these, and with as many others as one slice has time for."""
     found: list[R] = []
     end = perf_counter() + SLICE

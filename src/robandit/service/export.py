@@ -85,7 +85,11 @@ class _Gone(msgspec.Struct, tag="X"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone)
+class _Outside(msgspec.Struct, tag="I"):
+    pass
+
+
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside)
 
 
 class Endings:

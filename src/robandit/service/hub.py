@@ -14,6 +14,7 @@ from robandit.service.change_queue import Done
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.cost import check_decisions
+from robandit.service.imports import Imports, told
 from robandit.service.lanes import Lanes
 from robandit.service.lessons import Lessons
 from robandit.service.life import LifeCycle
@@ -22,6 +23,7 @@ from robandit.service.looker import look
 from robandit.service.refused import Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import (
     Answered,
     BanditSettings,
@@ -58,6 +60,7 @@ class Hub:
         self._changes = Changes(self.bandits, self.clock)
         self._lanes = Lanes(store, self.bandits)
         self._life = LifeCycle(self.bandits, self.clock)
+        self._imports = Imports(self.bandits, self.clock)
         self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         store.release()
@@ -129,6 +132,13 @@ class Hub:
         """Change the settings of a bandit; the same request again gets the same answer."""
         await self._know(name)
         return await self._lessons.change(self.bandits.named(name), wanted)
+
+    async def learn_history(self, name: str, rows: Sequence[HistoryRow]) -> ImportDone:
+        """Learn from rewards from outside, each once. Other requests come in between."""
+        await self._know(name)
+        bandit = self.bandits.named(name)
+        ready = await self._imports.read(bandit, rows)
+        return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
 
     async def delete(self, name: str, version: int) -> Deleted:
         """Delete an archived bandit and its log; the same request again gets the same answer."""

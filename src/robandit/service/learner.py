@@ -16,10 +16,10 @@ from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import Policy
 from robandit.policies.follow import follow
 from robandit.service.history import History
-from robandit.service.student import Waiting, changed, deep, flat, make_policy, needs_refold, rule
+from robandit.service.student import Waiting, changed, deep, flat, learn_import, make_policy, needs_refold, rule
 from robandit.service.trust import TrustHistory
 from robandit.service.versions import Versions
-from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Proved, Rewarded
+from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
@@ -73,6 +73,11 @@ class Learner:
         self.trust = TrustHistory.of(policy)
         self.levels: Counter[int] = Counter()
         """Number of decisions that each level of the policy has made."""
+
+    @property
+    def usual_sigma(self) -> float:
+        """The standard deviation of a reward for which nobody says one, in units of reward."""
+        return self.settings.noise_range if self.declared is None else self.declared.sigma * self._width
 
     # Drawing.
 
@@ -148,6 +153,12 @@ class Learner:
             self.alarm, self.proof = self.alarm or event, event
         elif isinstance(event, Changed):
             self._change(event, fresh)
+        elif isinstance(event, Imported):
+            share = event.reward if self.declared is None else self.declared.share(event.reward)
+            learn_import(self.policy, event, share, self._width)
+            self.life.imported += 1
+            if self.trust is not None:
+                self.trust.note(self.policy, event.at)
         elif isinstance(event, Erased):
             self.life.erased = event
         else:
@@ -226,7 +237,7 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
-        if self.life.version > 1:
+        if self.life.version > 1 or self.life.imported:
             plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)
 

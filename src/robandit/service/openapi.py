@@ -11,6 +11,7 @@ import robandit
 from robandit.policies import POLICIES
 from robandit.service.choices import BLOCK
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -54,6 +55,7 @@ _EXAMPLES: dict[type, Any] = {
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
+    HistoryRow: [{"id": "2025-1", "features": {"price": 20, "colour": "red"}, "reward": 1}],
 }
 _TEXT = {"type": "string"}
 _DONE = {200: "The request was carried out."}
@@ -79,7 +81,7 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
-    types += [Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
+    types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -117,8 +119,17 @@ def _bandits() -> dict[str, Any]:
             "delete": _delete(),
         },
         **_traffic(),
+        f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
+
+
+def _import() -> dict[str, Any]:
+    """The call that takes history in."""
+    found = _call("Learn from rewards of decisions that others made, each once", _ref(ImportDone), HistoryRow, _OUT)
+    rows = {"type": "array", "items": _ref(HistoryRow), "minItems": 1, "maxItems": MOST_ROWS}
+    found["requestBody"]["content"]["application/json"]["schema"] = rows
+    return found
 
 
 def _delete() -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _delete() -> dict[str, Any]:
     delete["responses"] |= _responses({422: "The query does not say the version."}, _ref(Problem))
     about = "Version of the settings that this is about, as the bandit's state has it."
     schema = {"type": "integer", "minimum": 1, "maximum": 2**53}
-    version = {"name": "version", "in": "query", "required": True, "description": about, "schema": schema}
+    version = {"name": "version", "in": "query", "required": True, "description": about, "schema": schema, "example": 1}
     return {"parameters": [version], **delete}
 
 

@@ -20,6 +20,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         name=bandit.record.name,
         settings=bandit.settings,
         version=learner.life.version,
+        imported=learner.life.imported,
         archived=learner.life.archived,
         now=now,
         rounds=learner.policy.rounds,

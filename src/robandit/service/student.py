@@ -12,7 +12,7 @@ import numpy as np
 from robandit.policies import POLICIES, Decision, Policy, Quorum
 from robandit.policies.follow import follow
 from robandit.wire.changes import RULINGS
-from robandit.wire.events import Changed, Closed, Decided, Event, Rewarded
+from robandit.wire.events import Changed, Closed, Decided, Event, Imported, Rewarded
 from robandit.wire.types import BanditSettings
 
 REFOLD = ("policy", "policy_settings", "radius_scale", "horizon", "corruption")
@@ -79,6 +79,12 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
+def learn_import(policy: Policy, row: Imported, share: float, width: float) -> None:
+    """Learn from outside: no round of this bandit, and the level is drawn as if it were the last one again."""
+    decision = Decision(round=policy.rounds, action=np.array(row.features), sigma=row.sigma / width, source=row.source)
+    follow(policy, decision, share)
+
+
 class Student:
     """A policy that learns a log from its beginning, event by event, and has made none of its decisions."""
 
@@ -101,6 +107,9 @@ class Student:
             if event.reward is not None:
                 share = event.reward if self._declared is None else self._declared.share(event.reward)
                 follow(self.policy, waiting.decision(self._width), share)
+        elif isinstance(event, Imported):
+            share = event.reward if self._declared is None else self._declared.share(event.reward)
+            learn_import(self.policy, event, share, self._width)
         elif isinstance(event, Changed):
             rule(self.policy, event)
 

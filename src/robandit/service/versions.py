@@ -25,6 +25,8 @@ class Versions:
         """Whether it makes no decisions and takes no rewards."""
         self.erased: Erased | None = None
         """The event that deleted it, after which there is none."""
+        self.imported = 0
+        """Number of rewards from outside that were learnt."""
         self.others = 0
         """Number of rounds that other policies have decided than the one that acts."""
 
@@ -36,9 +38,9 @@ class Versions:
 
     def plain(self) -> list[Any]:
         """All of it as plain data."""
-        return [self.version, list(self.changes), self.archived, self.others]
+        return [self.version, list(self.changes), self.archived, self.others, self.imported]
 
     def restore(self, plain: list[Any]) -> None:
         """Go on from what `plain` gave."""
-        self.version, changes, self.archived, self.others = plain
+        self.version, changes, self.archived, self.others, self.imported = plain
         self.changes.extend(msgspec.convert(changes, list[Changed]))

@@ -73,6 +73,19 @@ class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
     """What that means: every setting that is another one now, in full."""
 
 
+class Imported(msgspec.Struct, tag="I", frozen=True, kw_only=True, gc=False):
+    """A reward from outside was learnt: of a decision that this bandit did not make."""
+
+    id: str
+    at: float
+    features: list[float]
+    reward: float
+    sigma: float
+    source: str | None = None
+    propensity: float | None = None
+    """The probability with which whoever decided chose the action, if that is known."""
+
+
 class Erased(msgspec.Struct, tag="X", frozen=True, kw_only=True, gc=False):
     """The bandit was deleted. All events before this one are gone, or will be soon."""
 
@@ -83,7 +96,7 @@ class Erased(msgspec.Struct, tag="X", frozen=True, kw_only=True, gc=False):
     """The version of the settings that the bandit had."""
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased
+Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased | Imported
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

@@ -15,6 +15,8 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a bandit's name."""
 DEFAULT = "quorum"
 """Policy of a bandit whose creator named none: the one that `recommend` answers."""
+EXPLORATION = 0.05
+"""Share of uniform play of a bandit whose creator named none, so that its log can be evaluated."""
 NEED_CORRUPTION = ("robust-weighted-oful",)
 """Policies that can't do without the setting ``corruption``."""
 
@@ -147,6 +149,7 @@ class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     rewards: Annotated[RewardKind | tuple[Reward, Reward] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
     policy: Annotated[PolicyName, _about(f"Name of the policy; by default, {DEFAULT}.")] | None = None  # type: ignore[assignment]
     parameter_bound: Annotated[Scale, _about("Largest norm that the unknown parameter can have.")] | None = None  # type: ignore[assignment]
+    exploration: Annotated[Share, _about("Share of uniform play; without it a log can't be evaluated.")] = EXPLORATION
     intercept: bool | None = None  # type: ignore[assignment]
     seed: Annotated[Seed, _about("Seed of the policy's draws; by default, the operating system gives one.")] | None = (
         None
@@ -325,6 +328,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     settings: BanditSettings
     version: Annotated[int, _about("Version of the settings: 1 at first, and one more with every change.")] = 1
     archived: Annotated[bool, _about("Whether the bandit only keeps its log.")] = False
+    imported: Annotated[int, _about("Number of rewards from outside that were learnt.")] = 0
     now: Annotated[float, _about("The service's time, in seconds since 1970.")]
     rounds: Annotated[int, _about("Number of decisions so far.")]
     pending: Annotated[int, _about("Number of decisions whose reward is not final.")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Proved, Rewarded, decode, encode
+from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded, decode, encode
 
-KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
+KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
 LANES = 8
