@@ -12,10 +12,10 @@ import msgspec
 
 from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
-from robandit.service.cost import SLICE, check_creation, check_decision
+from robandit.service.cost import SLICE, check_creation, check_decision, check_watched
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit, StoreBusyError
-from robandit.service.refused import Refused
+from robandit.service.refused import Gone, Refused
 from robandit.service.stores.store import Bandit, Item
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
@@ -77,6 +77,9 @@ class Changes:
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
             raise Refused(422, f"the ids of actions must differ, and {twice!r} is there twice")
         check_decision(bandit.settings, len(names))
+        if bandit.learner.shadows:
+            watching = [one.settings for one in bandit.learner.shadows.values()]
+            check_watched([bandit.settings, *watching], len(names))
         decided = self._draw(bandit, choice, names)
         self._bandits.put(bandit, decided, items)
         return _answer(decided)
@@ -154,7 +157,7 @@ class Changes:
 def check_active(bandit: LiveBandit) -> None:
     """Refuse what an archived bandit does not do."""
     if bandit.learner.life.erased is not None:
-        raise Refused(404, f"there is no bandit {bandit.record.name!r} any more")
+        raise Gone(bandit.record.name)
     if bandit.learner.life.archived:
         name, version = bandit.record.name, bandit.learner.life.version
         undo = f'PATCH /v1/bandits/{name} with {{"version": {version}, "archived": false}}'

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from robandit.policies import Policy
 from robandit.service.learner import Learner
-from robandit.service.student import Student, changed, needs_refold
+from robandit.service.student import Student, learns_with, needs_refold
 from robandit.wire.events import Changed, Event
 
 Read: TypeAlias = Callable[[int], Iterator[Event]]
@@ -30,7 +30,7 @@ def step(learner: Learner, event: Event, read: Read) -> None:
 def _refolded(learner: Learner, event: Event, read: Read) -> Policy:
     """The policy that acts after an event, and has learnt all that comes before."""
     assert isinstance(event, Changed)
-    student = Student(changed(learner.settings, event), learner.seed)
+    student = Student(learns_with(learner.settings, event), learner.seed)
     for one in islice(read(0), learner.place):
         student.apply(one)
     return student.policy

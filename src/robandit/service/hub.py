@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,9 +20,10 @@ from robandit.service.lessons import Lessons
 from robandit.service.life import LifeCycle
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
-from robandit.service.refused import Refused, check_rewards
+from robandit.service.refused import Gone, Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.events import Erased
 from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import (
     Answered,
@@ -85,19 +86,42 @@ class Hub:
             await self.catch_up(name)
         return await self._ask(partial(self._changes.create, name, settings, seed, described))
 
+    async def _on(self, name: str, call: Callable[[LiveBandit], Awaitable[R]]) -> R:
+        """Do this with the bandit of a name. If another process has deleted that, there may be a new one."""
+        await self._know(name)
+        try:
+            return await call(self.bandits.named(name))
+        except Gone:
+            await self._know(name)
+            return await call(self.bandits.named(name))
+
     async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
-        await self._know(name)
-        bandit = self.bandits.named(name)
-        return await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
+
+        async def decide(bandit: LiveBandit) -> Chosen:
+            found: Chosen = await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
+            return found
+
+        return await self._on(name, decide)
 
     def decide_soon(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
         """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
+
+        def heard(result: Any) -> None:
+            if isinstance(result, Gone):
+                self._decide_later(name, choice, done)
+            else:
+                done(result)
+
         if name in self.bandits:
             bandit = self.bandits[name]
-            self._lanes.of(bandit).submit(partial(self._changes.decide, bandit, choice), done)
-        else:  # another process may have created it
-            self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
+            self._lanes.of(bandit).submit(partial(self._changes.decide, bandit, choice), heard)
+        else:
+            self._decide_later(name, choice, done)
+
+    def _decide_later(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
+        """Choose an action once all bandits are known: another process may have created this one."""
+        self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
 
     def _decide_heard(self, name: str, choice: Choice | ChoiceBlock, done: Done, heard: Exception | None) -> None:
         """Choose an action, now that all bandits are known."""
@@ -109,15 +133,16 @@ class Hub:
     async def decide_many(self, name: str, choices: Sequence[NamedChoice]) -> list[Answered]:
         """Make many decisions, each as `decide` does. Other requests come in between."""
         check_decisions(choices)
-        await self._know(name)
-        return await self._in_slices(self.bandits.named(name), self._changes.decide_some, choices)
+        return await self._on(name, lambda bandit: self._in_slices(bandit, self._changes.decide_some, choices))
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
-        await self._know(name)
-        bandit = self.bandits.named(name)
-        check_rewards(bandit.learner.declared, given)
-        return await self._in_slices(bandit, self._changes.reward, given)
+
+        async def reward(bandit: LiveBandit) -> list[Outcome]:
+            check_rewards(bandit.learner.declared, given)
+            return await self._in_slices(bandit, self._changes.reward, given)
+
+        return await self._on(name, reward)
 
     async def _in_slices(
         self, bandit: LiveBandit, do: Callable[[LiveBandit, Sequence[T], list[Item]], list[R]], given: Sequence[T]
@@ -130,30 +155,31 @@ class Hub:
 
     async def change(self, name: str, wanted: Change) -> ChangeMade | ChangeWaits:
         """Change the settings of a bandit; the same request again gets the same answer."""
-        await self._know(name)
-        return await self._lessons.change(self.bandits.named(name), wanted)
+        return await self._on(name, lambda bandit: self._lessons.change(bandit, wanted))
 
     async def learn_history(self, name: str, rows: Sequence[HistoryRow]) -> ImportDone:
         """Learn from rewards from outside, each once. Other requests come in between."""
-        await self._know(name)
-        bandit = self.bandits.named(name)
-        ready = await self._imports.read(bandit, rows)
-        return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
+
+        async def learn(bandit: LiveBandit) -> ImportDone:
+            ready = await self._imports.read(bandit, rows)
+            return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
+
+        return await self._on(name, learn)
 
     async def delete(self, name: str, version: int) -> Deleted:
         """Delete an archived bandit and its log; the same request again gets the same answer."""
-        await self._know(name)
-        if name in self.bandits:
-            bandit = self.bandits[name]
-            try:
-                event = await self._lanes.of(bandit).ask(partial(self._life.delete, bandit, version))
-            except Refused:
-                known = self.bandits.gone.get(name)
-                if known is None or known.version != version:
-                    raise
-                event = known  # a retry, and somebody has made another bandit of this name meanwhile
-        else:
-            event = self._life.deleted(name, version)
+
+        async def delete(bandit: LiveBandit) -> Erased:
+            found: Erased = await self._lanes.of(bandit).ask(partial(self._life.delete, bandit, version))
+            return found
+
+        try:
+            event = await self._on(name, delete)
+        except Refused as error:
+            known = self.bandits.gone.get(name)
+            if error.status == 503 or known is None or known.version != version:
+                raise
+            event = known  # a retry; somebody may have made another bandit of this name meanwhile
         return Deleted(name=name, version=event.version, at=event.at)
 
     async def purge(self) -> None:
@@ -188,6 +214,7 @@ class Hub:
         if name is not None:
             await self._know(name)
             await self._lanes.of(self.bandits.named(name)).ask(lambda items: None)
+            await self._know(name)  # which may be a new one by now
         else:
             await asyncio.gather(*(queue.ask(lambda items: None) for queue in self._lanes.all))
 

@@ -16,7 +16,19 @@ from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import Policy
 from robandit.policies.follow import follow
 from robandit.service.history import History
-from robandit.service.student import Waiting, changed, deep, flat, learn_import, make_policy, needs_refold, rule
+from robandit.service.shadow import Shadow
+from robandit.service.student import (
+    Waiting,
+    changed,
+    deep,
+    flat,
+    learn_import,
+    learns_with,
+    make_policy,
+    needs_refold,
+    rule,
+    watches,
+)
 from robandit.service.trust import TrustHistory
 from robandit.service.versions import Versions
 from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded
@@ -52,6 +64,8 @@ class Learner:
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
         self.life = Versions()
+        self.shadows: dict[str, Shadow] = {}
+        """The policies that watch, by name."""
         self.alarm: Proved | None = None
         """The first proof of corruption."""
         self.proof: Proved | None = None
@@ -106,7 +120,7 @@ class Learner:
             propensity=made.propensity,
             weight=self._weight(made.sigma),
             source=source,
-            offered=features.tobytes() if self.settings.exploration > 0 else None,
+            offered=features.tobytes() if self.settings.exploration > 0 or self.shadows else None,
             unusual=unusual,
         )
 
@@ -144,6 +158,8 @@ class Learner:
             self.policy.skip_to(event.round)
             self.pending[event.id] = Waiting.on(event)
             self.levels[event.level] += 1
+            for shadow in self.shadows.values():
+                shadow.decided(event)
             self.history.decided(event.at)
             for column, counts in (event.unusual or {}).items():
                 known = self.unusual.setdefault(column, {})
@@ -155,7 +171,8 @@ class Learner:
             self._change(event, fresh)
         elif isinstance(event, Imported):
             share = event.reward if self.declared is None else self.declared.share(event.reward)
-            learn_import(self.policy, event, share, self._width)
+            for policy in (self.policy, *(shadow.policy for shadow in self.shadows.values())):
+                learn_import(policy, event, share, self._width)
             self.life.imported += 1
             if self.trust is not None:
                 self.trust.note(self.policy, event.at)
@@ -166,27 +183,41 @@ class Learner:
 
     def _change(self, event: Changed, fresh: Policy | None) -> None:
         """Go on with other settings."""
-        if needs_refold(event):
-            if fresh is None or fresh.rounds != self.policy.rounds:
-                raise ValueError(f"change {event.id} needs a policy that has learnt the log so far")
+        if needs_refold(event) and (fresh is None or fresh.rounds != self.policy.rounds):
+            raise ValueError(f"change {event.id} needs a policy that has learnt the log so far")
+        if "shadow" in event.settings:
+            self._shadow(event, fresh)
+        elif fresh is not None:
             self.life.others = fresh.rounds
             self._act_by(fresh)
         self.settings = changed(self.settings, event)
         self.life.changed(event)
-        if "exploration" in event.settings and fresh is None:
+        if "exploration" in event.settings and (fresh is None or watches(event)):
             state = self.policy.state()
             state["config"]["exploration"] = self.settings.exploration
             self.policy = type(self.policy).from_state(state)
             self._weight = lru_cache(maxsize=64)(self.policy.weight)
         rule(self.policy, event)
+        for shadow in self.shadows.values():
+            rule(shadow.policy, event)
         if self.trust is not None:
             self.trust.note(self.policy, event.at)
+
+    def _shadow(self, event: Changed, fresh: Policy | None) -> None:
+        """Let a policy watch, or watch no longer."""
+        name = event.settings["shadow"]["name"]
+        self.shadows.pop(name, None)
+        if fresh is not None:
+            self.shadows[name] = Shadow(learns_with(self.settings, event), fresh)
 
     def _settle(self, waiting: Waiting, event: Rewarded | Closed) -> None:
         """Learn from a reward that is final."""
         self.rewards += isinstance(event, Rewarded)
         self.defaults += isinstance(event, Closed) and event.reward is not None
         self.lost += event.reward is None
+        for shadow in self.shadows.values():
+            known = event.reward if event.reward is None or self.declared is None else self.declared.share(event.reward)
+            shadow.settled(event.id, waiting, known, self._width)
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
             decision = waiting.decision(self._width)
@@ -238,6 +269,7 @@ class Learner:
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
         if self.life.version > 1 or self.life.imported:
+            plain["shadows"] = [(name, shadow.plain()) for name, shadow in self.shadows.items()]
             plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)
 
@@ -253,6 +285,7 @@ class Learner:
         learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
         if life:
             learner.life.restore(life[1])
+            learner.shadows = {name: Shadow.restore(kept, seed) for name, kept in plain["shadows"]}
         learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
         learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]

@@ -11,12 +11,12 @@ import msgspec
 from robandit.policies import Quorum
 from robandit.service.changes import check_active
 from robandit.service.clock import ServiceClock
-from robandit.service.cost import SLICE, check_creation
+from robandit.service.cost import SLICE, check_shadows
 from robandit.service.live import Bandits, LiveBandit
-from robandit.service.refused import Refused
+from robandit.service.refused import Gone, Refused
 from robandit.service.settling import resettled
 from robandit.service.stores.store import Item
-from robandit.service.student import Student, changed, make_policy, needs_refold
+from robandit.service.student import REFOLD, Student, learns_with, make_policy, needs_refold, watches
 from robandit.wire.changes import Change
 from robandit.wire.events import Changed, Erased
 from robandit.wire.types import BanditSettings
@@ -65,8 +65,7 @@ class LifeCycle:
     def delete(self, bandit: LiveBandit, version: int, items: list[Item]) -> Erased:
         """Delete an archived bandit for good. Its name is free from then on."""
         name, learner = bandit.record.name, bandit.learner
-        if learner.life.erased is not None:
-            return self.deleted(name, version)
+        self._check_there(bandit)
         if version != learner.life.version:
             raise _outdated(learner.life.version, version)
         if not learner.life.archived:
@@ -76,13 +75,6 @@ class LifeCycle:
         self._bandits.put(bandit, event, items)
         log.warning("bandit %s is deleted; its log goes", name)
         return event
-
-    def deleted(self, name: str, version: int) -> Erased:
-        """The event that deleted a bandit of this name before, at this version of its settings."""
-        known = self._bandits.gone.get(name)
-        if known is None or known.version != version:
-            raise self._bandits.unknown(name)
-        return known
 
     def _planned(self, bandit: LiveBandit, wanted: Change) -> tuple[Changed, BanditSettings]:
         """The event of a change, and the settings after it. What can't be is refused."""
@@ -94,21 +86,34 @@ class LifeCycle:
         try:
             new: dict[str, Any] = resettled(now, asked)
             new |= {name: asked[name] for name in ("archived", "ruling") if name in asked}
+            if "shadow" in asked and any(name in asked for name in REFOLD):
+                raise ValueError("change the policy that acts in one request, and one that watches in another")
             at = self._clock.at_least(bandit.learner.clock)
             event = Changed(id=str(bandit.learner.life.version + 1), at=at, asked=asked, settings=new)
-            settings = changed(now, event)
+            settings = learns_with(now, event)
             if needs_refold(event):
-                check_creation(settings)
+                self._check_cost(bandit, event, settings)
                 make_policy(settings, bandit.record.seed)
         except (ValueError, TypeError, msgspec.ValidationError) as error:
             raise Refused(422, str(error)) from None
+        if "shadow" in asked and asked["shadow"]["remove"] and asked["shadow"]["name"] not in bandit.learner.shadows:
+            raise Refused(404, f"no policy {asked['shadow']['name']!r} watches bandit {bandit.record.name!r}")
         if "ruling" in asked:
             _check_ruling(bandit, asked["ruling"]["source"])
         return event, settings
 
+    def _check_cost(self, bandit: LiveBandit, event: Changed, settings: BanditSettings) -> None:
+        """Refuse a policy that is too dear, with those that act and watch beside it."""
+        shadows = {name: one.settings for name, one in bandit.learner.shadows.items()}
+        if watches(event):
+            shadows[event.settings["shadow"]["name"]] = settings
+            check_shadows([bandit.settings, *shadows.values()])
+        else:
+            check_shadows([settings, *shadows.values()])
+
     def _check_there(self, bandit: LiveBandit) -> None:
         if bandit.learner.life.erased is not None:
-            raise self._bandits.unknown(bandit.record.name)
+            raise Gone(bandit.record.name)
 
     def _put(self, bandit: LiveBandit, event: Changed, items: list[Item], student: Student | None = None) -> None:
         self._bandits.put(bandit, event, items, None if student is None else student.policy)

@@ -50,6 +50,8 @@ def settled(wanted: Creation, given: Collection[str] = ()) -> BanditSettings:
 def resettled(settings: BanditSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
     """All settings that a change makes others, in full, as the store keeps them. A new policy has its own defaults."""
     new = {name: value for name, value in asked.items() if name in BanditSettings.__struct_fields__}
+    if "shadow" in asked:
+        return new | {"shadow": _shadow(settings, asked["shadow"])}
     if "policy" in new:
         own = {"policy_settings": None, "radius_scale": None} | new
         new |= own | _policy({"dim": settings.dim, **own})  # which may add to its settings
@@ -59,6 +61,16 @@ def resettled(settings: BanditSettings, asked: Mapping[str, Any]) -> dict[str, A
     whole = msgspec.convert(msgspec.to_builtins(settings) | new, BanditSettings)
     plain = msgspec.to_builtins(whole)
     return {name: plain[name] for name in new}
+
+
+def _shadow(settings: BanditSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a policy that watches, in full."""
+    if asked["remove"]:
+        return {"name": asked["name"], "remove": True}
+    own = dict(asked)
+    own |= _policy({"dim": settings.dim, **own})
+    own["policy_settings"] = _told_apart({"dim": settings.dim, **own})
+    return own
 
 
 def _from_rewards(wanted: Creation) -> dict[str, Any]:

@@ -37,8 +37,21 @@ def changed(settings: BanditSettings, event: Changed) -> BanditSettings:
 
 
 def needs_refold(event: Event) -> bool:
-    """Whether a new policy acts after this event."""
-    return isinstance(event, Changed) and any(name in event.settings for name in REFOLD)
+    """Whether a new policy acts, or watches, after this event."""
+    return isinstance(event, Changed) and (watches(event) or any(name in event.settings for name in REFOLD))
+
+
+def watches(event: Changed) -> bool:
+    """Whether the new policy only watches."""
+    return "shadow" in event.settings and not event.settings["shadow"]["remove"]
+
+
+def learns_with(settings: BanditSettings, event: Changed) -> BanditSettings:
+    """The settings of the policy that learns the log for a change."""
+    if not watches(event):
+        return changed(settings, event)
+    own = {name: event.settings["shadow"][name] for name in (*REFOLD, "exploration") if name != "horizon"}
+    return msgspec.convert(msgspec.to_builtins(settings) | own, BanditSettings)
 
 
 def rule(policy: Policy, event: Changed) -> None:

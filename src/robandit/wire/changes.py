@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from robandit.wire.types import Corruption, Label, Numbers, PolicyName, Positive, Reward, Rounds, Scale, Share
+from robandit.wire.types import DEFAULT, Corruption, Label, Numbers, PolicyName, Positive, Reward, Rounds, Scale, Share
 
 Version = Annotated[int, Meta(ge=1, le=2**53)]
 RULINGS = ("trusted", "quarantined", "released")
@@ -22,6 +22,18 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     source: Annotated[Label, _about("Its label; null stands for visitors without a source.")] | None
     ruling: Annotated[str, Meta(pattern=f"^({'|'.join(RULINGS)})$", extra_json_schema={"enum": [*RULINGS]})]
+
+
+class ShadowChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A policy that watches and never acts, or the end of it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, description="What to call it.")]
+    remove: Annotated[bool, _about("Whether this one is to watch no longer.")] = False
+    policy: Annotated[PolicyName, _about("Name of the policy.")] = DEFAULT
+    policy_settings: Annotated[Numbers, _about("Further settings of the policy.")] | None = None
+    radius_scale: Annotated[Scale, _about("Factor of the confidence radius.")] | None = None
+    corruption: Annotated[Corruption, _about("C: the corruption, for policies that must know it.")] | None = None
+    exploration: Annotated[Share, _about("Share of uniform play that it would have.")] = 0.0
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +53,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         | UnsetType
     ) = UNSET
     ruling: Ruling | UnsetType = UNSET
+    shadow: ShadowChange | UnsetType = UNSET
     policy: (
         Annotated[PolicyName, _about("The policy that acts from then on; its settings are then its own defaults.")]
         | UnsetType

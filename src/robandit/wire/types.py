@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from robandit.policies import POLICIES
 from robandit.rewards import KINDS, Rewards
+from robandit.wire.shadows import ShadowReport
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a bandit's name."""
@@ -370,6 +371,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     certificate: Alarm
+    shadows: Annotated[list[ShadowReport], _about("The policies that watch, and never act.")] = []
     belief: Annotated[Belief | None, _about("How far a quorum believes each source; null for other policies.")] = None
 
 
