@@ -49,7 +49,7 @@ test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
 
 test-site: $(VENV)/dev
-	$(BIN)/python -m pytest -rs -m site tests/website
+	$(BIN)/python -m pytest -rs -m site tests/website tests/test_code_blocks.py
 
 real: $(VENV)/peers
 	$(BIN)/robandit arena real --fetch --out out/real

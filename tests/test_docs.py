@@ -93,6 +93,28 @@ def test_files_that_are_named_exist(page: Path) -> None:
                 assert (ROOT / word).exists(), f"there is no {word}"
 
 
+def blocks_of(text: str) -> list[str]:
+    """The beginning of a page, cut at empty lines: its title, its first paragraph, and so on."""
+    return [part for part in re.split(r"\n\s*\n", re.sub(r"<!--.*?-->", "", text)) if part.strip()]
+
+
+def check_beginning(text: str) -> None:
+    """What a page is for, in two sentences at most, and a picture or an example within the first window."""
+    title, purpose, *_ = blocks_of(text)
+    assert re.fullmatch(r"# [^#\n]+", title)
+    assert re.match(r"[\w`*\[]", purpose) and not purpose.startswith("```"), "after the title there is no paragraph"
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`*\[])", purpose.strip())
+    assert len(sentences) <= 2, sentences
+    assert re.search(r"^(```|!\[)", "\n".join(text.splitlines()[:25]), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.is_relative_to(ROOT / "docs")], ids=lambda page: page.name
+)
+def test_a_page_begins_with_what_it_is_for(page: Path) -> None:
+    check_beginning(page.read_text(encoding="utf-8"))
+
+
 # Commands.
 
 

@@ -12,6 +12,11 @@ HEAD = """\
 
 Every call of the [decision service](../how-to/service.md) with its body and its answers. A running
 service shows the same at `/docs`, and gives [the OpenAPI document](openapi.json) to programs.
+
+```bash
+robandit serve &
+curl -s localhost:8000/v1/bandits
+```
 """
 _HEADING = re.compile(r'<h([23])(?: id="([^"]*)")?>(.*?)</h\1>', re.DOTALL)
 

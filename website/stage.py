@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def stage(folder: Path) -> None:
     _write(folder / "mkdocs.yml", f"{config}\nnav: {json.dumps(navigation())}\n")
 
 
+@cache
 def reference() -> dict[str, str]:
     """The generated files of the reference by their names, in the order of the navigation."""
     pages = {f"{name}.md": api.page(topic) for name, topic in api.TOPICS.items()}

@@ -14,6 +14,7 @@ from served import Server
 
 import robandit
 from robandit.service.openapi import openapi
+from test_docs import check_beginning
 from website import api, calls, commands, stage
 from website.doctests import with_fences, with_links
 from website.notebook import page as notebook_page
@@ -55,6 +56,11 @@ def test_the_examples_of_the_reference_run(topic: str, tmp_path: Path) -> None:
         names["client"].close()
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize("name", [name for name in stage.reference() if name.endswith(".md")])
+def test_a_generated_page_begins_with_what_it_is_for(name: str) -> None:
+    check_beginning(stage.reference()[name])
 
 
 def test_the_page_of_commands_has_every_help() -> None:
