@@ -15,7 +15,7 @@ WIDTH = "88"
 HEAD = """\
 # Commands
 
-All that the command line can do, as `robandit COMMAND --help` prints it. For example, every policy
+All that the command line can do, as `robandit COMMAND --help` prints it. For example, two policies
 under an attack, in one line:
 
 ```text

@@ -11,6 +11,7 @@ import griffe
 import robandit
 
 _NAME = re.compile(r"(?<![`\[])`(\w+)`(?!`)")
+_PAGE = re.compile(r"`?docs/([\w/-]+\.md)`?")
 _DIRECTIVE = re.compile(r"\s*# doctest:.*$")
 
 
@@ -29,13 +30,13 @@ def with_fences(text: str) -> str:
 
 
 def with_links(text: str, known: Set[str]) -> str:
-    """A docstring whose exported names, outside of code, lead to their place in the reference."""
+    """A docstring whose exported names and pages, outside of code, lead to their place in the site."""
     out: list[str] = []
     code = False
     for line in text.splitlines():
         code ^= line.startswith("```")
         link = _NAME.sub(lambda name: f"[`{name[1]}`][robandit.{name[1]}]" if name[1] in known else name[0], line)
-        out.append(line if code else link)
+        out.append(line if code else _PAGE.sub(r"[\1](../\1)", link))
     return "\n".join(out)
 
 

@@ -25,6 +25,8 @@ PROJECT = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 LANGUAGES = {".py": "python", ".toml": "toml", ".cff": "yaml", ".yml": "yaml", ".sh": "bash"}
 
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+)\))$", re.MULTILINE)
+_INTERVAL = re.compile(r" (?=±|\[−?[\d.]+,)|(?<=±) |(?<=\[)(−?[\d.]+), (?=[\d.]+\])")
 _FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 
 
@@ -111,7 +113,8 @@ def _put(source: Path, docs: Path) -> list[Path]:
         found.append(other)
         return os.path.relpath(place(other), place(source).parent) + hash_ + anchor
 
-    _write(target, "\n".join(_lines(text, here)) + "\n")
+    # A picture leads to itself, so that it can be looked at in full on a small screen.
+    _write(target, _PICTURE.sub(r"[\1](\2)", "\n".join(_lines(text, here))) + "\n")
     return found
 
 
@@ -128,7 +131,13 @@ def _lines(text: str, here: Callable[[str], str]) -> Iterator[str]:
             inside = ""
         elif not inside:
             line = _LINK.sub(lambda link: link[1] + here(link[2]) + link[3], line)
+            line = _INTERVAL.sub(_unbroken, line) if line.startswith("|") else line
         yield line
+
+
+def _unbroken(space: re.Match[str]) -> str:
+    """The place between a number and its error, or within an interval, where a narrow table must not break."""
+    return f"{space[1]},\N{NO-BREAK SPACE}" if space[1] else "\N{NO-BREAK SPACE}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -186,6 +186,19 @@ def test_examples_with_prompts_say_so(repository: Path) -> None:
     assert put(repository, "```python\n>>> 1\n1\n```\n\n```python\nx\n```\n")[0].count("pycon") == 1
 
 
+def test_a_picture_leads_to_itself(repository: Path) -> None:
+    (repository / "docs" / "a.png").write_bytes(b"PNG")
+    text, files = put(repository, "![two\nlines](../a.png)\n")
+    assert text == "[![two\nlines](../a.png)](../a.png)\n" and files == ["docs/a.png"]
+
+
+def test_numbers_in_tables_stay_with_their_errors(repository: Path) -> None:
+    text, _ = put(repository, "| a b | 3.79 ± 0.09 | 1.84 [1.79, 1.88] | −1.8 [−2.7, 1.9] | [a](#b), c |\n1 ± 2\n")
+    assert text.replace("\N{NO-BREAK SPACE}", "~") == (
+        "| a b | 3.79~±~0.09 | 1.84~[1.79,~1.88] | −1.8~[−2.7,~1.9] | [a](#b), c |\n1 ± 2\n"
+    )
+
+
 def test_code_is_shown_as_a_page(repository: Path) -> None:
     stage._put(repository / "tool.py", repository / "out")
     assert (repository / "out/repository/tool.py.md").read_text() == "# tool.py\n\n```python\nprint(1)\n```\n"
@@ -208,6 +221,7 @@ def test_examples_in_docstrings_become_blocks() -> None:
     assert with_fences(text) == "What it does.\n\n```pycon\n>>> f(1)\n1\n```\n\nMore.\n\n```pycon\n>>> g()\n```"
 
 
-def test_names_in_docstrings_lead_to_the_reference() -> None:
+def test_names_and_pages_in_docstrings_lead_to_the_site() -> None:
     text = "As `Bandit` or `bandit`, ``Bandit``.\n```pycon\n`Bandit`\n```"
     assert with_links(text, {"Bandit"}) == text.replace("As `Bandit`", "As [`Bandit`][robandit.Bandit]")
+    assert with_links("docs/ideas/quorum.md says", set()) == "[ideas/quorum.md](../ideas/quorum.md) says"
