@@ -10,6 +10,7 @@ A block with prompts is a doctest. Above any other stands one of these, as `<!--
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from robandit.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))  # whose cells of code have tests of their own
 REASONS = {
     "a file",
     "an output",
@@ -68,7 +70,15 @@ def blocks(text: str, page: str) -> Iterator[Block]:
     assert not fence, f"{page}:{start} has no end"
 
 
-ALL = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))]
+def text_of(page: Path) -> str:
+    """The Markdown of a page, or of the cells of a notebook."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+
+
+ALL = [block for page in PAGES + NOTEBOOKS for block in blocks(text_of(page), str(page.relative_to(ROOT)))]
 RUN_HERE = [block for block in ALL if block.mark == "run here"]
 
 

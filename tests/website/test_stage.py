@@ -111,7 +111,7 @@ def test_a_notebook_becomes_a_page() -> None:
     )
     assert pictures == {"shop-1.png": b"PNG"}
     assert text.split("\n\n") == [
-        *("# Title", "Text.", "```python\nplot()\n```", "```text\nlearnt\nall\n```"),
+        *("# Title", "Text.", "```python\nplot()\n```", "```{ .text .output }\nlearnt\nall\n```"),
         "![What the cell above draws](shop-1.png)",
         '<div class="output"><table>\n<tr></tr></table></div>\n',
     ]
