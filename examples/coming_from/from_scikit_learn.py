@@ -1,6 +1,6 @@
 """A bandit that people build on scikit-learn by hand, and the same for robandit.
 
-pip install robandit scikit-learn pandas && python examples/coming_from/from_scikit_learn.py
+pip install '.[peers]' && python examples/coming_from/from_scikit_learn.py
 """
 
 from __future__ import annotations

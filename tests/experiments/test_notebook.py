@@ -365,4 +365,4 @@ def test_a_policy_may_not_take_the_name_of_one_of_the_arenas() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "import sys; sys.modules['pyarrow'] = None\nimport robandit\nrobandit.simulate"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: simulate needs pyarrow as well: pip install 'robandit[lab]'" in found.stderr
+    assert "ImportError: simulate needs pyarrow as well: pip install '.[lab]'" in found.stderr

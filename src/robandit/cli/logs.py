@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robandit.cli.command import Command
 from robandit.cli.options import rewards
 from robandit.cli.output import save, save_figure
-from robandit.errors import ConfigError
+from robandit.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from robandit.lab.plan import Entry
@@ -213,7 +213,7 @@ def _save_evaluation(options: Namespace, found: Evaluation, text: str) -> None:
     try:
         from robandit.logs.evaluate.picture import forest
     except ImportError as error:
-        raise ConfigError(f"a picture needs {error.name} as well: pip install 'robandit[lab]'") from None
+        raise ConfigError(f"a picture needs {error.name} as well: {install('lab')}") from None
     save(options.out / "evaluate.json", text.encode(), force=options.force)
     save_figure(options.out / "evaluate.png", forest(found), force=options.force)
 
