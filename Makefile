@@ -58,7 +58,7 @@ test-site: $(VENV)/dev
 
 test-tutorials: export OPENBLAS_NUM_THREADS = 1
 test-tutorials: $(VENV)/dev $(VENV)/peers
-	$(BIN)/python -m pytest -rs -m tutorials tests/tutorials
+	$(BIN)/python -m pytest -n auto -rs -m tutorials tests/tutorials
 
 real: $(VENV)/peers
 	$(BIN)/robandit arena real --fetch --out out/real

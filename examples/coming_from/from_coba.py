@@ -55,4 +55,4 @@ def ours(visits: Sequence[Visit]) -> list[str]:
 
 
 if __name__ == "__main__":
-    compare({"coba": theirs, "robandit": ours})
+    compare({"coba": theirs, "ours": ours})

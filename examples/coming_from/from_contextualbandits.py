@@ -53,4 +53,4 @@ def ours(visits: Sequence[Visit]) -> list[str]:
 
 
 if __name__ == "__main__":
-    compare({"contextualbandits": theirs, "robandit": ours})
+    compare({"contextualbandits": theirs, "ours": ours})

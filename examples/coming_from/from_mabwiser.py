@@ -56,4 +56,4 @@ def played(features: Features, shelf: Sequence[dict[str, Any]], visits: Sequence
 
 
 if __name__ == "__main__":
-    compare({"MABWiser": theirs, "robandit": ours, "robandit, shared": shared})
+    compare({"MABWiser": theirs, "ours": ours, "ours, shared": shared})

@@ -59,4 +59,4 @@ def ours(visits: Sequence[Visit]) -> list[str]:
 
 
 if __name__ == "__main__":
-    compare({"scikit-learn, by hand": theirs, "robandit": ours})
+    compare({"scikit-learn, by hand": theirs, "ours": ours})

@@ -47,4 +47,4 @@ def ours(visits: Sequence[Visit]) -> list[str]:
 
 
 if __name__ == "__main__":
-    compare({"Vowpal Wabbit": theirs, "robandit": ours})
+    compare({"Vowpal Wabbit": theirs, "ours": ours})
