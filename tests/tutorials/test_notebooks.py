@@ -12,6 +12,7 @@ import pytest
 from matplotlib import image
 
 import notebooks
+from test_docs import give
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
@@ -85,6 +86,13 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert links
     for link in links:
         assert (path.parent / link).resolve().is_file(), f"there is no {link}"
+
+
+def test_commands_can_be_given(path: Path) -> None:
+    cells = [cell.source for cell in notebooks.read(path).cells if cell.cell_type == "markdown"]
+    for line in "\n".join(cells).replace("\\\n", " ").splitlines():
+        if line.startswith("robandit "):
+            give(line)
 
 
 def test_no_output_is_kept_that_changes_from_run_to_run(path: Path) -> None:
