@@ -20,10 +20,14 @@ C = TypeVar("C", Choice, NamedChoice)
 Record: TypeAlias = Mapping[str, Any]
 """The values of an action, or of a context, by column."""
 Actions: TypeAlias = (
-    Mapping[str, ArrayLike | Record] | Sequence[tuple[str, ArrayLike | Record]] | Sequence[Record] | ArrayLike
+    Mapping[str, ArrayLike | Record]
+    | Sequence[tuple[str, ArrayLike | Record]]
+    | Sequence[Record]
+    | Sequence[str]
+    | ArrayLike
 )
-"""The actions on offer: vectors or records by id, pairs of id and either, records with an "id", or rows of numbers.
-Rows, and records without an id, are called "0", "1", …"""
+"""The actions on offer: vectors or records by id, pairs of id and either, records with an "id", ids alone, or rows of
+numbers. Rows, and records without an id, are called "0", "1", …"""
 Sigma: TypeAlias = float | Sequence[float | None] | None
 """The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 
@@ -126,6 +130,8 @@ def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
         return given.items()
     if isinstance(given, list | tuple) and given and all(isinstance(one, Mapping) for one in given):
         return ((str(one.get("id", place)), one) for place, one in enumerate(given))
+    if isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given):
+        return ((one, {}) for one in given)
     if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
         return given
     rows = np.asarray(given, dtype=float)

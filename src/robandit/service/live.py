@@ -124,30 +124,42 @@ class Bandits(dict[str, LiveBandit]):
     def _adopt(self, record: Bandit, store: Store) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
         if (erased := read_tombstone(record)) is not None:
-            self._last = max(self._last, record.number)
-            self.gone[erased.name] = erased
-            self._purges.append(record.number)
+            self._bury(record.number, erased)
             return
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
         if settings.policy not in POLICIES:
             self._set_aside(record, settings.policy)
             return
-        learner = Learner(settings, record.seed)
-        try:
-            if (kept := store.snapshot(record.number)) is not None:
-                learner = Learner.restore(settings, record.seed, kept.body)
-        except (DamageError, ValueError, KeyError, TypeError) as error:
-            log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+        learner = _restored(record, settings, store)
         saved = learner.place
         try:
-            for _ in fold(learner, partial(events, store, record.number)):
-                pass
+            self._fold(record, learner, store)
         except UnknownPolicyError as error:
             self._set_aside(record, str(error))
+            return
+        if learner.life.erased is not None:
+            self._bury(record.number, learner.life.erased)
             return
         held = self._clock.at_least(learner.clock) + min(GRACE, learner.settings.reward_window)
         self.add(LiveBandit(record, learner, Vectors(settings), saved, held=held))
         self._touch(self[record.name])
+
+    def _fold(self, record: Bandit, learner: Learner, store: Store) -> None:
+        """Fold in the log since the snapshot. Another process may delete the bandit at this moment."""
+        try:
+            for _ in fold(learner, partial(events, store, record.number)):
+                pass
+        except DamageError:
+            erased = next((read_tombstone(one) for one in store.bandits() if one.number == record.number), None)
+            if erased is None:
+                raise
+            learner.life.erased = erased
+
+    def _bury(self, number: int, erased: Erased) -> None:
+        """Remember a bandit that was deleted, until its events have gone too."""
+        self._last = max(self._last, number)
+        self.gone[erased.name] = erased
+        self._purges.append(number)
 
     def _set_aside(self, record: Bandit, policy: str) -> None:
         """Keep a bandit in the store, and serve the others."""
@@ -159,13 +171,14 @@ class Bandits(dict[str, LiveBandit]):
         log.error(self._unserved[record.name])
 
     def catch_up(self, news: Sequence[Item], store: Store) -> None:
-        """Fold in what other processes have written to this store."""
+        """Fold in what other processes have written to this store. Of a bandit that was deleted, some of it is gone."""
+        deleted = {item.bandit for item in news if isinstance(item, LogEntry) and isinstance(item.event, Erased)}
         for item in news:
             if isinstance(item, Bandit):
-                if item.name not in self:
+                if item.number not in self._numbers:  # its name may be that of one that was deleted
                     self._adopt(item, store)
-            elif not isinstance(item, LogEntry):
-                continue  # what a process writes alone
+            elif not isinstance(item, LogEntry) or (item.bandit in deleted and not isinstance(item.event, Erased)):
+                continue
             elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
                 self._hear(bandit, item, store)
                 self._applied(bandit, item.event)
@@ -235,8 +248,7 @@ class Bandits(dict[str, LiveBandit]):
         """Serve a bandit no more."""
         if self.get(event.name) is bandit:
             del self[event.name]
-        self.gone[event.name] = event
-        self._purges.append(bandit.record.number)
+        self._bury(bandit.record.number, event)
 
     def purges(self) -> int | None:
         """The number of a deleted bandit whose events may still be there, until `purge` finds none."""
@@ -317,3 +329,13 @@ class Bandits(dict[str, LiveBandit]):
     def _keep(self, bandit: LiveBandit) -> Snapshot:
         bandit.saved, bandit.switched = bandit.learner.place, False
         return Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot())
+
+
+def _restored(record: Bandit, settings: BanditSettings, store: Store) -> Learner:
+    """A bandit's state as its last snapshot has it, or a new one."""
+    try:
+        if (kept := store.snapshot(record.number)) is not None:
+            return Learner.restore(settings, record.seed, kept.body)
+    except (DamageError, ValueError, KeyError, TypeError) as error:
+        log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+    return Learner(settings, record.seed)

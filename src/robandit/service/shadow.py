@@ -18,7 +18,7 @@ from robandit.wire.types import BanditSettings
 _Z = 1.959963984540054  # the 97.5 % point of a standard normal
 
 
-class Sums(msgspec.Struct, array_like=True):
+class ShadowSums(msgspec.Struct, array_like=True):
     """What estimates need of n decisions: w is π/p of the action taken, r its reward as a share, x its term of DR."""
 
     n: int = 0
@@ -71,7 +71,7 @@ class Shadow:
 
     def __init__(self, settings: BanditSettings, policy: Policy) -> None:
         self.settings, self.policy = settings, policy
-        self.sums = Sums()
+        self.sums = ShadowSums()
         self._open: dict[str, Watched] = {}
 
     def decided(self, made: Decided) -> None:
@@ -139,6 +139,6 @@ class Shadow:
         """Go on from what `plain` gave, bit for bit."""
         settings = msgspec.convert(plain[0], BanditSettings)
         found = cls(settings, type(make_policy(settings, seed)).from_state(deep(plain[1])))
-        found.sums = msgspec.convert(plain[2], Sums)
+        found.sums = msgspec.convert(plain[2], ShadowSums)
         found._open = dict(msgspec.convert(plain[3], list[tuple[str, Watched]]))
         return found
