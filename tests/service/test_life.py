@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from served import check_fold, log_of, menu, working
 
+from robandit.logs.evaluate import evaluate
+from robandit.logs.evaluate.records import read
 from robandit.policies import POLICIES
 from robandit.service import classroom, lessons
+from robandit.service.export import as_parquet
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
 from robandit.service.stores.sqlite import SQLiteStore
@@ -378,4 +381,39 @@ def test_nobody_waits_for_a_policy_that_learns(tmp_path: Path) -> None:
 
     working(hub, lambda: hub.create("shop", SETTINGS, 7), *traffic(hub, 0, 1500), watched)
     assert len(steps) > 100 and max(steps) < 0.05
+    hub.stop()
+
+
+def test_a_log_is_evaluated_as_far_as_the_bandit_explored(tmp_path: Path) -> None:
+    """As NDJSON and as Parquet; decisions of the time without exploration are counted and left out."""
+    hub = Hub(store(tmp_path))
+
+    async def parquet() -> None:
+        found = await as_parquet("shop", lambda: hub.log("shop"), never)
+        assert found is not None
+        found.seek(0)
+        (tmp_path / "log.parquet").write_bytes(found.read())
+        found.close()
+
+    async def never() -> bool:
+        return False
+
+    working(
+        hub,
+        lambda: hub.create("shop", SETTINGS, 7),
+        *traffic(hub, 0, 40),
+        lambda: hub.change("shop", Change(version=1, exploration=0.3)),
+        *traffic(hub, 40, 60),
+        lambda: hub.change("shop", Change(version=2, exploration=0.0)),
+        *traffic(hub, 100, 20),
+        parquet,
+    )
+    lines = hub._store.page(1, 0)
+    (tmp_path / "log.ndjson").write_bytes(b"\n".join(lines) + b"\n")
+    plain, packed = (read(tmp_path / name) for name in ("log.ndjson", "log.parquet"))
+    for log in (plain, packed):
+        assert (len(log), log.left_out, log.outcomes) == (60, 60, {"rewarded": 57, "pending": 3})
+        found = evaluate(log, ["uniform"], train=0.4)
+        assert any("60 more decisions don't say what was on offer" in note for note in found.notes)
+    assert np.array_equal(plain.reward, packed.reward, equal_nan=True)
     hub.stop()
