@@ -259,9 +259,8 @@ class Policy(Configured, ABC, Generic[S]):
     ) -> None:
         """Learn from the reward of a decision: at once, later, in any order, or never.
 
-        In a batch, trials whose ``mask`` is false have no reward and learn nothing. ``sigma`` is for callers
-        who learn it with the reward; otherwise it is the decision's. Each call counts: a decision that is passed
-        twice is learnt from twice.
+        In a batch, trials whose ``mask`` is false learn nothing. ``sigma`` is for callers who learn it with the reward;
+        otherwise it is the decision's. Each call counts: a decision that is passed twice is learnt from twice.
         """
         if not isinstance(decision, Decision):
             raise TypeError(f"update needs the Decision that choose gave, and then its reward; got {decision!r:.60}")

@@ -108,10 +108,12 @@ class Hub:
             await self._lanes.of(bandit).ask(partial(self.bandits.close_due, bandit))
 
     async def place(self) -> None:
-        """Give their places to decisions that were made on a state that may be old, whoever made them; once at least,
-        since those of an earlier process may have none."""
-        if self._store.shared and not self._placed:
-            self._placed = self._lanes.stale is None
+        """Give their places to decisions that were made on a state that may be old. Where none are made now, do so
+        once, for those of earlier processes."""
+        if self._lanes.stale is not None:
+            await self._lanes.stale.place()
+        elif not self._placed:
+            self._placed = True
             await self.catch_up()
 
     async def look(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -129,6 +130,11 @@ class StaleQueue(GroupQueue):
         if self._unplaced[lane] >= _PLACE_AFTER:
             self._unplaced[lane] = 0
             self._lanes[lane].submit(lambda items: None, lambda result: None)
+
+    async def place(self) -> None:
+        """Have all decisions placed, whoever made them."""
+        lanes: set[int] = await self._aside(self._part.unplaced)
+        await asyncio.gather(*(self._lanes[lane].ask(lambda items: None) for lane in lanes))
 
     async def _reserve(self, lacking: Counter[LiveBandit]) -> None:
         """Reserve rounds for bandits that have none left, the more the more they have needed."""

@@ -9,6 +9,7 @@ from time import time
 from typing import TypeAlias
 
 from robandit.service.stores.store import (
+    LANES,
     PAGE,
     UNPLACED,
     Bandit,
@@ -136,6 +137,7 @@ def _check_added(part: Part, other: Part, bandit: int) -> None:
     assert other.find(bandit, "b", final=False) == first.event, "a decision is not found before it has a place"
     assert other.find(bandit, "late", final=False) is None, "what is too late is kept"
     assert other.look(other.heard).entries == [], "a decision without a place is heard of"
+    assert other.unplaced() == {bandit % LANES}, "it is not known where there are decisions without a place"
 
 
 def _check_placed(store: Store, part: Part, bandit: int) -> None:
@@ -145,7 +147,7 @@ def _check_placed(store: Store, part: Part, bandit: int) -> None:
     placed = _entries(bandit, [one.event for one in unplaced])
     append(store, placed)
     assert list(events(store, bandit)) == [one.event for one in placed], "a decision has no place, or not its own"
-    assert store.news() == [], "a decision is placed twice"
+    assert store.news() == [] and part.unplaced() == set(), "a decision is placed twice"
     store.release()
     view = part.look(part.heard)
     assert view.entries == placed, "a part does not hear what has a place"

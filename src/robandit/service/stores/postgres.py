@@ -19,9 +19,9 @@ from robandit.service.stores.postgres_part import PostgresPart
 from robandit.service.stores.sql import REMEDY, bandit_row, checksum, snapshot_row
 from robandit.service.stores.store import LANES, PAGE, UNPLACED, Bandit, Item, LogEntry, Snapshot, StoreError
 
-_WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
+WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
 _TABLES = f"""
-SELECT pg_advisory_xact_lock({_WRITING});
+SELECT pg_advisory_xact_lock({WRITING});
 CREATE SCHEMA IF NOT EXISTS robandit;
 CREATE TABLE IF NOT EXISTS robandit.bandits (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BYTEA NOT NULL, seed TEXT NOT NULL,
@@ -126,7 +126,7 @@ class PostgresStore(PostgresLink):
 
     def join(self, *, stale: bool) -> PostgresPart | None:
         with self._whole():
-            self._rows("SELECT pg_advisory_xact_lock(?)", _WRITING)  # one after the other
+            self._rows("SELECT pg_advisory_xact_lock(?)", WRITING)  # one after the other
             try:
                 self._db.execute("SET LOCAL lock_timeout = '2s'")  # in which one that was stopped goes
                 self._rows("SELECT pg_advisory_lock(?)", _MODES[not stale])
@@ -164,7 +164,7 @@ class PostgresStore(PostgresLink):
         self._unplaced.clear()
         with self._whole():
             for lane in self._own:  # all take them in this order
-                self._rows("SELECT pg_advisory_xact_lock(?)", _WRITING - 2 * lane)
+                self._rows("SELECT pg_advisory_xact_lock(?)", WRITING - 2 * lane)
             if monotonic() >= self._clock_read + _CLOCK_EVERY:
                 self._read_clock()
             entries = [entry for lane in self._own for entry in self._news_of(lane)]

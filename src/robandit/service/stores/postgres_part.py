@@ -60,6 +60,11 @@ class PostgresPart(PostgresLink):
                 found[bandit] = range(given - count + 1, given + 1)
         return found
 
+    def unplaced(self) -> set[int]:
+        with self._whole():
+            rows = self._rows("SELECT DISTINCT mod(bandit, ?) FROM events WHERE number < 0", LANES)
+        return {lane for (lane,) in rows}
+
     def add(self, decided: Sequence[LogEntry], until: float) -> set[tuple[int, str]] | None:
         # In one order for all, or two processes could wait for each other. Of two with the same id the first counts.
         rows = {(entry.bandit, entry.event.id): entry for entry in reversed(decided)}

@@ -101,6 +101,10 @@ class Part(Protocol):
         """The decision of an id."""
         ...
 
+    def unplaced(self) -> set[int]:
+        """The lanes that have decisions without a place."""
+        ...
+
     def close(self) -> None:
         """Close this part."""
         ...
