@@ -143,9 +143,8 @@ class Bandits(dict[str, LiveBandit]):
                     self._adopt(item, store)
             elif bandit := self._numbers.get(item.bandit):
                 if item.place == UNPLACED:
-                    at = max(
-                        item.event.at, bandit.learner.clock
-                    )  # others may have come first, and time never goes back
+                    # Events with later times may have a place already, and time never goes back.
+                    at = max(item.event.at, bandit.learner.clock)
                     self.put(bandit, msgspec.structs.replace(item.event, at=at), items)
                 else:
                     self.hear(bandit, item)
