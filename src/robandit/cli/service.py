@@ -91,10 +91,11 @@ def _serve(options: Namespace) -> None:
     if not keys.required and not is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
     senders = Senders(options.allow_host, addresses=not is_loopback(options.host))
+    staleness = _staleness(options.staleness)
     log_lines.start()
     looker = Looker()
     try:
-        hub = Hub(open_store(options.store), look=looker, staleness=_staleness(options.staleness))
+        hub = Hub(open_store(options.store), look=looker, staleness=staleness)
     except StoreError as error:
         raise ConfigError(str(error)) from None
     Connection.most = most_connections()
