@@ -44,6 +44,12 @@ _BEFORE = {  # the columns of each table, and its key, before there were checksu
     "events": (("bandit", "place", "kind", "id", "body"), ("bandit", "place")),
     "snapshots": (("bandit", "place", "body"), ("bandit",)),
 }
+# Decisions without a place come in the order in which they came. So one that was asked for after another had been
+# answered stands after it in the log, as the monitor needs.
+_NEWS = """
+SELECT bandit, place, kind, id, body, crc, number FROM events WHERE number >= %s AND number < %s UNION ALL
+SELECT bandit, place, kind, id, body, crc, number FROM events WHERE number > %s AND number < %s ORDER BY number
+"""
 _ADD = """
 INSERT INTO events SELECT * FROM
 unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::smallint[], %b::bytea[], %b::bytea[], %b::bigint[])
@@ -163,34 +169,38 @@ class PostgresStore(PostgresLink):
     def news(self) -> list[Item]:
         self._unplaced.clear()
         with self._whole():
-            for lane in self._own:  # all take them in this order
-                self._rows("SELECT pg_advisory_xact_lock(?)", WRITING - 2 * lane)
+            with self._db.pipeline():  # which saves the time to and fro, while others wait for the lock
+                for lane in self._own:  # all take them in this order
+                    self._db.execute("SELECT pg_advisory_xact_lock(%s)", (WRITING - 2 * lane,))
+                found = [self._db.execute(_NEWS, self._ranges(lane), binary=True) for lane in self._own]
             if monotonic() >= self._clock_read + _CLOCK_EVERY:
                 self._read_clock()
-            entries = [entry for lane in self._own for entry in self._news_of(lane)]
-            unplaced = [entry for lane in self._own for entry in self._unplaced_of(lane)]
+            rows = [cursor.fetchall() for cursor in found]
+            entries = [
+                entry for lane, some in zip(self._own, rows, strict=True) for entry in self._heard_of(lane, some)
+            ]
+            unplaced = [self._waiting(row) for some in rows for row in some if row[6] < 0]
             # Lane 0 makes bandits; others need to know those that have an event.
             unknown = 0 in self._own or any(entry.bandit > self._bandits for entry in (*entries, *unplaced))
             bandits = self.bandits(after=self._bandits) if unknown else []
         self._bandits = bandits[-1].number if bandits else self._bandits
         return [*bandits, *entries, *unplaced]
 
-    def _news_of(self, lane: int) -> list[LogEntry]:
-        query = "SELECT bandit, place, kind, id, body, crc, number FROM events"
-        query += " WHERE number > ? AND number < ? ORDER BY number"
-        rows = self._rows(query, self._events[lane], (lane + 1) * LANE)
-        entries = [self._entry(*row[:6]) for row in rows]
-        self._events[lane] = rows[-1][6] if rows else self._events[lane]
+    def _ranges(self, lane: int) -> tuple[int, ...]:
+        """The numbers of a lane's events without a place, and of those that are new."""
+        return -(lane + 1) * LANE, -lane * LANE, self._events[lane], (lane + 1) * LANE
+
+    def _heard_of(self, lane: int, rows: Sequence[tuple[Any, ...]]) -> list[LogEntry]:
+        """The events of a lane that have a place."""
+        entries = [self._entry(*row[:6]) for row in rows if row[6] >= 0]
+        self._events[lane] = max(self._events[lane], rows[-1][6]) if rows else self._events[lane]
         return entries
 
-    def _unplaced_of(self, lane: int) -> list[LogEntry]:
-        """The decisions of a lane that have no place yet, in the order in which they came. So one that was asked for
-        after another had been answered stands after it, as the monitor needs."""
-        query = "SELECT bandit, kind, id, body, crc, number FROM events WHERE number >= ? AND number < ?"
-        rows = self._rows(f"{query} ORDER BY number", -(lane + 1) * LANE, -lane * LANE)
-        entries = [self._entry(bandit, UNPLACED, *row) for bandit, *row, _ in rows]
-        self._unplaced |= {(one.bandit, one.event.id): row[-1] for one, row in zip(entries, rows, strict=True)}
-        return entries
+    def _waiting(self, row: tuple[Any, ...]) -> LogEntry:
+        """A decision that has no place yet."""
+        entry = self._entry(row[0], UNPLACED, *row[2:6])
+        self._unplaced[entry.bandit, entry.event.id] = row[6]
+        return entry
 
     def _next(self, bandit: int) -> int:
         """The number of the next event, in the lane of its bandit."""
@@ -213,9 +223,8 @@ class PostgresStore(PostgresLink):
 
     def _free(self, keys: Sequence[tuple[int, str]]) -> None:
         """Remove the rows without a place of what is put now."""
-        gone = [self._unplaced.pop(key) for key in keys if key in self._unplaced] if self._unplaced else []
-        if gone and self._db.execute("DELETE FROM events WHERE number = ANY(%s)", (gone,)).rowcount != len(gone):
-            raise StoreError("can't write: decisions without a place have changed under the lock")
+        if gone := [self._unplaced.pop(key) for key in keys if key in self._unplaced]:
+            self._db.execute("DELETE FROM events WHERE number = ANY(%s)", (gone,))
 
     def commit(self) -> None:
         with self._whole():
