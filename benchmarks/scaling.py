@@ -1,9 +1,10 @@
 """Measures several services on one PostgreSQL: decisions a second, and the processor time that each takes.
 
     python benchmarks/scaling.py postgresql://robandit@localhost/postgres
+    python benchmarks/scaling.py postgresql://robandit@localhost/postgres --steps 4000
 
 Each line is a database of its own, with 1, 2 and 4 services, one bandit and eight, in the ordinary way and with
---staleness 200. With --rewards, each decision is rewarded, a hundred at a time.
+--staleness 200. With --rewards, each decision is rewarded, twenty at a time.
 
 Clients, database and services share the machine's cores. So the rate on few cores shows little, and two more figures
 are computed from what was measured: with services on cores of their own they make at most `services / CPU` decisions a
@@ -19,15 +20,20 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import psycopg
 
+from robandit.service import stale_queue
+from robandit.service.hub import Hub
+from robandit.service.stores import open_store
 from robandit.service.stores.postgres import WRITING
 from robandit.service.stores.store import LANES
+from robandit.wire.types import Action, BanditSettings, Choice, Feedback
 from service import Link, cpu, offers, once, request, run, running
 
 LOCKS = """
@@ -50,7 +56,7 @@ class Visitor:
         if time.perf_counter() > self._end:
             return None
         for bandit, names in self._owed.items():
-            if len(names) >= 100:
+            if len(names) >= 20:
                 self._asked = -1
                 del self._owed[bandit]
                 body = json.dumps([{"decision_id": name, "reward": 0.1} for name in names])
@@ -148,23 +154,68 @@ def main() -> None:
     parser.add_argument("--bandits", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--staleness", type=int, nargs="+", default=[0, 200], help="in ms; 0 for the ordinary way")
     parser.add_argument("--rewards", action="store_true", help="also reward each decision")
+    parser.add_argument("--steps", type=int, metavar="N", help="measure what N decisions take step by step, instead")
     options = parser.parse_args()
+    if options.steps:
+        with new_database(options.url, "robandit_steps") as url:
+            asyncio.run(steps(url, options.steps))
+        return
     print("| staleness | bandits | services | decisions a second | CPU | p50 | lane locked | own cores | lock |")
     print("|---|---|---|---|---|---|---|---|---|")
-    with psycopg.connect(options.url, autocommit=True) as db:
-        for place, chosen in enumerate(itertools.product(options.staleness, options.bandits, options.services)):
-            name = f"robandit_scaling_{place}"
-            db.execute(f"DROP DATABASE IF EXISTS {name}".encode())
-            db.execute(f"CREATE DATABASE {name}".encode())
-            setting = Setting(chosen[0] or None, chosen[1], chosen[2])
-            measure(other_database(options.url, name), setting, options)
-            db.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    for place, chosen in enumerate(itertools.product(options.staleness, options.bandits, options.services)):
+        with new_database(options.url, f"robandit_scaling_{place}") as url:
+            measure(url, Setting(chosen[0] or None, chosen[1], chosen[2]), options)
 
 
-def other_database(url: str, name: str) -> str:
-    """The URL of another database on the same server."""
+@contextmanager
+def new_database(url: str, name: str) -> Iterator[str]:
+    """The URL of a new database on the same server, which is removed at the end."""
     head, _, query = url.partition("?")
-    return f"{head.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+        db.execute(f"CREATE DATABASE {name}".encode())
+        yield f"{head.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+        db.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+async def steps(url: str, number: int) -> None:
+    """Print the processor time of each step of a decision and its reward, in two hubs of this process, without HTTP."""
+    stale_queue.PLACE_AFTER = 10 * number  # only when it is asked for
+    one, two = (Hub(open_store(url), staleness=1.0) for _ in range(2))
+    work = [asyncio.create_task(hub.work()) for hub in (one, two)]
+    menus = np.random.default_rng(1).uniform(-1.0, 1.0, (64, 20, 20)).round(4) / 20**0.5
+    choices = [Choice(actions=[Action(f"a{i}", row) for i, row in enumerate(menu.tolist())]) for menu in menus]
+
+    async def decide(rounds: int) -> None:
+        for _ in range(rounds // len(choices)):
+            await asyncio.gather(*(one.decide("shop", choice) for choice in choices))
+
+    async def reward() -> None:
+        owed = [Feedback(decision_id=name, reward=0.2) for name in one.bandits["shop"].learner.pending]
+        for place in range(0, number, 500):
+            await one.reward("shop", owed[place : place + 500])
+
+    await one.create("shop", BanditSettings(dim=20, noise_range=0.5), 1)
+    await decide(640)
+    await one.catch_up()
+    await two.catch_up()
+    plan: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+        ("decide and add", partial(decide, number)),
+        ("give it its place", one.catch_up),
+        ("hear of it", two.catch_up),
+        ("take its reward", reward),
+        ("hear of its reward", two.catch_up),
+    )
+    for name, step in plan:
+        before = time.process_time()
+        await step()
+        print(f"{name:20} {1e6 * (time.process_time() - before) / number:6.1f} µs", flush=True)
+    sizes = [len(line) async for page in one.log("shop") for line in page if line.startswith(b'{"type":"D"')]
+    print(f"{'a decision in the log':20} {np.mean(sizes):5.0f} bytes")
+    for task in work:
+        task.cancel()
+    one.stop()
+    two.stop()
 
 
 if __name__ == "__main__":

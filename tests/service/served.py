@@ -125,14 +125,14 @@ def check_made_as_said(folded: Learner, seed: int, log: Sequence[Event]) -> None
         assert event.made_on is not UNSET and event.made_on <= log.index(event) and event.offered is not None
         while learner.place < event.made_on:
             learner.apply(log[learner.place])
-        again = learner.decide(
+        again = learner.decide_in(
+            event.round,
             id=event.id,
             now=event.at,
             actions=event.actions,
             features=np.frombuffer(event.offered).reshape(-1, folded.settings.dim),
             sigma=None,
             source=event.source,
-            round=event.round,
         )
         assert again == msgspec.structs.replace(event, at=again.at)
 

@@ -43,7 +43,7 @@ def test_decisions_of_any_round_are_learnt_and_watched_in_the_order_of_the_log()
     menus = {round_: rng.uniform(-0.5, 0.5, (3, 2)) for round_ in (7, 3, 900)}
     before = live.digest()
     made = [
-        live.decide(id=str(one), now=1.0, actions="abc", features=menus[one], sigma=None, source=None, round=one)
+        live.decide_in(one, id=str(one), now=1.0, actions="abc", features=menus[one], sigma=None, source=None)
         for one in menus
     ]
     assert live.digest() == before and [(one.round, one.made_on) for one in made] == [(7, 0), (3, 0), (900, 0)]

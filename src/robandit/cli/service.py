@@ -66,7 +66,10 @@ def _serve_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=20_000.0, help="Allow each key this many requests a second (default %(default)g)."
     )
+    _staleness_option(parser)
 
+
+def _staleness_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--staleness",
         type=float,

@@ -33,7 +33,7 @@ class NoRoundsError(Exception):
         self.bandit = bandit
 
 
-class Drawn(NamedTuple):
+class UnwrittenDecision(NamedTuple):
     """A decision that is not written yet."""
 
     bandit: LiveBandit
@@ -83,7 +83,7 @@ class Changes:
         self._bandits.put(bandit, decided, items)
         return chosen(decided)
 
-    def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> Drawn:
+    def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
         """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the
         store says."""
         names = bandit.vectors.names(choice)
@@ -91,7 +91,7 @@ class Changes:
             raise NoRoundsError(bandit)
         decided = self._draw(bandit, choice, names, round_)
         items.append(LogEntry(bandit.record.number, UNPLACED, decided))
-        return Drawn(bandit, decided, partial(self._repeat, bandit, choice))
+        return UnwrittenDecision(bandit, decided, partial(self._repeat, bandit, choice))
 
     def _repeat(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, known: Decided) -> Chosen:
         """The answer to a request for a decision that was made already."""
@@ -113,16 +113,16 @@ class Changes:
         check_decision(bandit.settings, len(names))
         sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
+        learner = bandit.learner
         try:
-            return bandit.learner.decide(
-                id=choice.decision_id or f"{round_ or bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
+            return (learner.decide if round_ is None else partial(learner.decide_in, round_))(
+                id=choice.decision_id or f"{round_ or learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._now(bandit),
                 actions=names,
                 features=features,
                 sigma=sigmas if any(sigmas) else None,
                 source=choice.source,
                 unusual=unusual,
-                round=round_,
             )
         except ValueError as error:
             raise Refused(422, str(error)) from None

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
 
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
@@ -115,12 +114,9 @@ class Learner:
         sigma: Sequence[float | None] | None,
         source: str | None,
         unusual: dict[str, dict[str, int]] | None = None,
-        round: int | None = None,  # noqa: A002
     ) -> Decided:
-        """Draw the decision that comes next, or that of a ``round`` that nobody else draws. Nothing that was learnt
-        changes, so the latter may be applied after others."""
-        with self.policy.at_round(self.policy.rounds + 1 if round is None else round):
-            made = self.policy.choose(features, self._spread(sigma), source=source, propensity=True)
+        """Draw a decision. Apply it, or throw this learner away: the next draw is another one."""
+        made = self.policy.choose(features, self._spread(sigma), source=source, propensity=True)
         return Decided(
             id=id,
             round=made.round,
@@ -135,8 +131,12 @@ class Learner:
             source=source,
             offered=features.tobytes() if self.settings.exploration > 0 else None,
             unusual=unusual,
-            made_on=UNSET if round is None else self.place,
         )
+
+    def decide_in(self, round_: int, **asked: Any) -> Decided:
+        """Draw the decision of a round that nobody else draws. It may be applied after others, and changes nothing."""
+        with self.policy.at_round(round_):
+            return msgspec.structs.replace(self.decide(**asked), made_on=self.place)
 
     def _spread(self, sigma: Sequence[float | None] | None) -> Sequence[float] | float | None:
         """The standard deviations as the policy takes them; those that nobody sent follow from the declared range."""

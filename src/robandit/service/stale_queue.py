@@ -10,11 +10,11 @@ from time import monotonic
 from typing import Any
 
 from robandit.service.change_queue import Job, JobGroup
-from robandit.service.changes import Drawn, NoRoundsError, chosen
+from robandit.service.changes import NoRoundsError, UnwrittenDecision, chosen
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
 from robandit.service.shared_queue import GroupQueue, SharedQueue
-from robandit.service.stores.store import LANES, LogEntry, Part, StoreError, View
+from robandit.service.stores.store import LANES, LogEntry, StoreError, StorePart, View
 from robandit.wire.events import Decided
 
 log = logging.getLogger("robandit.service")
@@ -22,7 +22,8 @@ log = logging.getLogger("robandit.service")
 LEAST, MOST = 0.05, 60.0
 """Seconds that a state may be old: the least and the most that can be asked for."""
 _TRIES = 3  # times that a group is decided before it is refused, if it is always written too late
-_PLACE_AFTER = 500  # decisions in a lane after which they are given their places, if nobody does it before
+PLACE_AFTER = 500
+"""Decisions in a lane after which they are given their places, if nobody does it before."""
 _FEWEST, _LARGEST = 32, 1024  # rounds reserved for a bandit at a time; each time twice as many
 
 
@@ -34,7 +35,7 @@ class StaleQueue(GroupQueue):
     decision says which state it was made on, and that state is safe before the decision is: `SharedQueue.settled`.
     """
 
-    def __init__(self, part: Part, staleness: float, bandits: Bandits, lanes: Sequence[SharedQueue]) -> None:
+    def __init__(self, part: StorePart, staleness: float, bandits: Bandits, lanes: Sequence[SharedQueue]) -> None:
         super().__init__(bandits)
         self._part, self._staleness, self._lanes = part, staleness, lanes
         self._heard, self._until = part.heard, 0.0  # what the last look heard; when decisions on it are too late
@@ -102,7 +103,7 @@ class StaleQueue(GroupQueue):
         """Answer with the decisions that are new, and where an id was taken with the one that it belongs to."""
         for told, result in done.answers:
             answer = result
-            if isinstance(result, Drawn):
+            if isinstance(result, UnwrittenDecision):
                 key = result.bandit.record.number, result.event.id
                 if key in written:
                     written.remove(key)  # a second one of this id in the group is not new
@@ -112,7 +113,7 @@ class StaleQueue(GroupQueue):
                     answer = await self._repeat(result)
             group.answers.append((told, answer))
 
-    async def _repeat(self, drawn: Drawn) -> Any:
+    async def _repeat(self, drawn: UnwrittenDecision) -> Any:
         """The answer to a request whose id was taken."""
         number = drawn.bandit.record.number
         known = await self._aside(lambda: self._part.find(number, drawn.event.id, final=False))
@@ -127,7 +128,7 @@ class StaleQueue(GroupQueue):
         """Have the decisions of a lane placed, once there are many."""
         lane = bandit.record.number % LANES
         self._unplaced[lane] += 1
-        if self._unplaced[lane] >= _PLACE_AFTER:
+        if self._unplaced[lane] >= PLACE_AFTER:
             self._unplaced[lane] = 0
             self._lanes[lane].submit(lambda items: None, lambda result: None)
 

@@ -16,10 +16,10 @@ from robandit.service.stores.store import (
     DamageError,
     Item,
     LogEntry,
-    Part,
     Snapshot,
     Store,
     StoreError,
+    StorePart,
     append,
     events,
 )
@@ -112,19 +112,19 @@ def check_exclusive(make: MakeStore, bandit: int) -> None:
 
 def check_part(make: MakeStore, bandit: int) -> None:
     """Decisions of a part are kept once, found at once, and get their places later, in the order in which they came."""
-    with closing(make()) as store, closing(make()) as other:
+    with closing(make()) as store:
         if not store.shared:
             assert _raises(lambda: store.join(stale=True)), "a store that is not shared has parts"
             return
-        parts = [one.join(stale=True) for one in (store, other)]
-        assert parts[0] is not None and parts[1] is not None, "a shared store has no parts"
-        _check_added(parts[0], parts[1], bandit)
-        _check_placed(store, parts[1], bandit)
-        with closing(make()) as third:
+        with closing(make()) as other, closing(make()) as third:
+            parts = [one.join(stale=True) for one in (store, other)]
+            assert parts[0] is not None and parts[1] is not None, "a shared store has no parts"
+            _check_added(parts[0], parts[1], bandit)
+            _check_placed(store, parts[1], bandit)
             assert _raises(lambda: third.join(stale=False)), "processes may decide in different ways"
 
 
-def _check_added(part: Part, other: Part, bandit: int) -> None:
+def _check_added(part: StorePart, other: StorePart, bandit: int) -> None:
     """Each id belongs to one decision, whoever adds it, and nothing is kept that comes too late."""
     now = part.look(part.heard).at
     assert abs(now - time()) < 3600.0, "the time of a look is not in seconds since 1970"
@@ -140,7 +140,7 @@ def _check_added(part: Part, other: Part, bandit: int) -> None:
     assert other.unplaced() == {bandit % LANES}, "it is not known where there are decisions without a place"
 
 
-def _check_placed(store: Store, part: Part, bandit: int) -> None:
+def _check_placed(store: Store, part: StorePart, bandit: int) -> None:
     """The next to hold the others off places what is there, once, and parts hear of it. Rounds are given once."""
     unplaced = [item for item in store.news() if isinstance(item, LogEntry)]
     assert [(one.place, one.event.id) for one in unplaced] == [(UNPLACED, "b"), (UNPLACED, STRANGE)], "out of order"

@@ -35,7 +35,7 @@ SELECT statement_timestamp() <= to_timestamp(%s), bandit, id FROM (SELECT) AS al
 
 
 class PostgresPart(PostgresLink):
-    """A `Part` of a `PostgresStore`. The server alone judges what is too late, by its own clock."""
+    """A `StorePart` of a `PostgresStore`. The server alone judges what is too late, by its own clock."""
 
     def __init__(self, url: str, heard: list[int]) -> None:
         self.heard = heard

@@ -73,7 +73,7 @@ class View(NamedTuple):
     """The time before which everything that was safe has been heard, in seconds since 1970 by the store's clock."""
 
 
-class Part(Protocol):
+class StorePart(Protocol):
     """A part of a shared store's logs to which one process adds decisions, without holding others off.
 
     They are safe at once and have no place yet: whoever calls `Store.news` of their lane next gives them one. After a
@@ -125,7 +125,7 @@ class Store(Protocol):
         """Number of the last event of this lane that was heard or written; 0 in a store that is not shared."""
         ...
 
-    def join(self, *, stale: bool) -> Part | None:
+    def join(self, *, stale: bool) -> StorePart | None:
         """Begin to serve. Those who share a store decide alike: on the newest state; or ``stale``, on one that may be
         old, and then this returns what the decisions are added to."""
         ...
@@ -138,7 +138,7 @@ class Store(Protocol):
     def news(self) -> list[Item]:
         """Return what other processes have written since the last call, in its order, and then all decisions that are
         `UNPLACED`, which are to be put with their place. Nobody else writes from now on, until `commit` or `release`,
-        but for decisions into a `Part`."""
+        but for decisions into a `StorePart`."""
         ...
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
