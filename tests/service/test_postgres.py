@@ -297,6 +297,8 @@ def test_an_older_store_gets_its_checksums(postgres: Postgres) -> None:
         ]
         for name in ("bandits", "events", "snapshots"):
             db.execute(f"ALTER TABLE robandit.{name} DROP COLUMN crc")
+        db.execute("DROP TABLE robandit.rounds")
+        db.execute("DROP SEQUENCE robandit.unplaced")
     again = Hub(open_store(url))
     assert again.bandits["shop"].learner.digest() == digest
     again.stop()
