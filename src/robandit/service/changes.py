@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,7 +17,7 @@ from robandit.service.cost import SLICE, check_creation, check_decision, check_w
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit, StoreBusyError
 from robandit.service.refused import Gone, Refused
-from robandit.service.stores.store import Bandit, Item
+from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
 from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome
@@ -24,6 +25,23 @@ from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, C
 T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("robandit.service")
+
+
+class NoRoundsError(Exception):
+    """A decision needs a round, and none is reserved for the bandit. Nothing has changed."""
+
+    def __init__(self, bandit: LiveBandit) -> None:
+        super().__init__(bandit.record.name)
+        self.bandit = bandit
+
+
+class UnwrittenDecision(NamedTuple):
+    """A decision that is not written yet."""
+
+    bandit: LiveBandit
+    event: Decided
+    repeat: Callable[[Decided], Chosen]
+    """Makes the answer, should the id belong to this decision instead."""
 
 
 class Changes:
@@ -64,14 +82,38 @@ class Changes:
         check_active(bandit)
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
+        if isinstance(known, Decided | Imported):
+            return self._repeat(bandit, choice, known)
+        decided = self._draw(bandit, choice, names)
+        self._bandits.put(bandit, decided, items)
+        return chosen(decided)
+
+    def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
+        """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the
+        store says."""
+        check_active(bandit)
+        names = bandit.vectors.names(choice)
+        if (round_ := next(bandit.rounds, None)) is None:
+            raise NoRoundsError(bandit)
+        decided = self._draw(bandit, choice, names, round_)
+        items.append(LogEntry(bandit.record.number, UNPLACED, decided))
+        return UnwrittenDecision(bandit, decided, partial(self._repeat, bandit, choice))
+
+    def _repeat(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, known: Decided | Imported) -> Chosen:
+        """The answer to a request for a decision that was made already."""
         if isinstance(known, Imported):
             raise Refused(409, f"{choice.decision_id!r} is the id of a row that was imported: take another one")
-        if isinstance(known, Decided):
-            if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
-                raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
-            if choice.source not in (None, known.source):
-                raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
-            return _answer(known)
+        names = bandit.vectors.names(choice)
+        if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
+            raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
+        if choice.source not in (None, known.source):
+            raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
+        return chosen(known)
+
+    def _draw(
+        self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str], round_: int | None = None
+    ) -> Decided:
+        """Choose an action that can be applied: in a round that is reserved, or in the next."""
         if len(set(names)) < len(names):
             seen: set[str] = set()
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -80,16 +122,12 @@ class Changes:
         if bandit.learner.shadows:
             watching = [one.settings for one in bandit.learner.shadows.values()]
             check_watched([bandit.settings, *watching], len(names))
-        decided = self._draw(bandit, choice, names)
-        self._bandits.put(bandit, decided, items)
-        return _answer(decided)
-
-    def _draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str]) -> Decided:
         sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
+        learner = bandit.learner
         try:
-            return bandit.learner.decide(
-                id=choice.decision_id or f"{bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
+            return (learner.decide if round_ is None else partial(learner.decide_in, round_))(
+                id=choice.decision_id or f"{round_ or learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._now(bandit),
                 actions=names,
                 features=features,
@@ -180,7 +218,8 @@ def for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:
     return found
 
 
-def _answer(decided: Decided) -> Chosen:
+def chosen(decided: Decided) -> Chosen:
+    """The answer to the request for a decision."""
     return Chosen(
         decision_id=decided.id,
         action_id=decided.actions[decided.index],

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
-from robandit.service.change_queue import Done
+from robandit.service.change_queue import Done, Queue
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.cost import check_decisions
@@ -41,6 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
+_AT_ONCE = 20  # of many decisions on a state that may be old
 _LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
 
 
@@ -53,17 +54,20 @@ class Hub:
         *,
         look: Callable[[dict[str, Any]], Certificate | None] = look,
         ticks: Callable[[], float] = ticks,
+        staleness: float | None = None,
     ) -> None:
+        """Load all bandits. With ``staleness`` decisions are made on a state that is so many seconds old at most."""
         if found := store.faults():
             raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
         self._store, self._look, self.clock = store, look, ServiceClock(store.now, ticks)
         self.bandits = Bandits(store, self.clock)
         self._changes = Changes(self.bandits, self.clock)
-        self._lanes = Lanes(store, self.bandits)
+        self._lanes = Lanes(store, self.bandits, staleness)
         self._life = LifeCycle(self.bandits, self.clock)
         self._imports = Imports(self.bandits, self.clock)
         self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
+        self._placed = False
         store.release()
 
     @property
@@ -99,7 +103,8 @@ class Hub:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
 
         async def decide(bandit: LiveBandit) -> Chosen:
-            found: Chosen = await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
+            queue, make = self._deciding(bandit)
+            found: Chosen = await queue.ask(partial(make, choice))
             return found
 
         return await self._on(name, decide)
@@ -114,14 +119,20 @@ class Hub:
                 done(result)
 
         if name in self.bandits:
-            bandit = self.bandits[name]
-            self._lanes.of(bandit).submit(partial(self._changes.decide, bandit, choice), heard)
+            queue, decide = self._deciding(self.bandits[name])
+            queue.submit(partial(decide, choice), heard)
         else:
             self._decide_later(name, choice, done)
 
     def _decide_later(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
         """Choose an action once all bandits are known: another process may have created this one."""
         self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
+
+    def _deciding(self, bandit: LiveBandit) -> tuple[Queue, Callable[..., Any]]:
+        """The queue for decisions of a bandit, and what makes one there."""
+        if self._lanes.stale is not None:
+            return self._lanes.stale, partial(self._changes.draw, bandit)
+        return self._lanes.of(bandit), partial(self._changes.decide, bandit)
 
     def _decide_heard(self, name: str, choice: Choice | ChoiceBlock, done: Done, heard: Exception | None) -> None:
         """Choose an action, now that all bandits are known."""
@@ -133,7 +144,22 @@ class Hub:
     async def decide_many(self, name: str, choices: Sequence[NamedChoice]) -> list[Answered]:
         """Make many decisions, each as `decide` does. Other requests come in between."""
         check_decisions(choices)
-        return await self._on(name, lambda bandit: self._in_slices(bandit, self._changes.decide_some, choices))
+        if self._lanes.stale is None:
+            return await self._on(name, lambda bandit: self._in_slices(bandit, self._changes.decide_some, choices))
+        found: list[Answered] = []
+        while len(found) < len(choices):
+            some = choices[len(found) : len(found) + _AT_ONCE]
+            found += await asyncio.gather(*(self._answered(name, one) for one in some))
+        return found
+
+    async def _answered(self, name: str, choice: NamedChoice) -> Answered:
+        """What becomes of one of many decisions."""
+        try:
+            return Answered(decision_id=choice.decision_id, chosen=await self.decide(name, choice))
+        except Refused as error:
+            if error.status == 503 or name not in self.bandits:
+                raise
+            return Answered(decision_id=choice.decision_id, status=error.status, error=str(error))
 
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
@@ -191,6 +217,15 @@ class Hub:
         """Apply defaults where rewards did not come in time."""
         while (bandit := self.bandits.due()) is not None:
             await self._lanes.of(bandit).ask(partial(self.bandits.close_due, bandit))
+
+    async def place(self) -> None:
+        """Give their places to decisions that were made on a state that may be old. Where none are made now, do so
+        once, for those of earlier processes."""
+        if self._lanes.stale is not None:
+            await self._lanes.stale.place()
+        elif not self._placed:
+            self._placed = True
+            await self.catch_up()
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""

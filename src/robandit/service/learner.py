@@ -58,8 +58,8 @@ class Learner:
         """Time of the last event. It never goes back, whatever the machine's clock does."""
         self.pending: dict[str, Waiting] = {}
         """Decisions whose reward is not final, the oldest first."""
-        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet seen by the monitor
-        self._turn = 1  # the round that the monitor waits for
+        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by number: final, but not yet seen by the monitor
+        self._turn = 1  # the number of the decision that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
@@ -72,6 +72,11 @@ class Learner:
         """The best proof of corruption, which is the last."""
         self.unusual: dict[str, dict[str, int]] = {}
         """Number of values that were clipped, unseen or missing, by column."""
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions folded in so far."""
+        return self.life.others + self.levels.total()
 
     @property
     def largest_sigma(self) -> float:
@@ -124,6 +129,11 @@ class Learner:
             unusual=unusual,
         )
 
+    def decide_in(self, round_: int, **asked: Any) -> Decided:
+        """Draw the decision of a round that nobody else draws. It may be applied after others, and changes nothing."""
+        with self.policy.at_round(round_):
+            return msgspec.structs.replace(self.decide(**asked), made_on=self.place)
+
     def _spread(self, sigma: Sequence[float | None] | None) -> Sequence[float] | float | None:
         """The standard deviations as the policy takes them; those that nobody sent follow from the declared range."""
         usual = self.settings.noise_range if self.declared is None else self.declared.sigma
@@ -156,10 +166,10 @@ class Learner:
         self.clock = event.at
         if isinstance(event, Decided):
             self.policy.skip_to(event.round)
-            self.pending[event.id] = Waiting.on(event)
             self.levels[event.level] += 1
             for shadow in self.shadows.values():
                 shadow.decided(event)
+            self.pending[event.id] = Waiting.on(event, self.decisions)
             self.history.decided(event.at)
             for column, counts in (event.unusual or {}).items():
                 known = self.unusual.setdefault(column, {})
@@ -188,7 +198,7 @@ class Learner:
         if "shadow" in event.settings:
             self._shadow(event, fresh)
         elif fresh is not None:
-            self.life.others = fresh.rounds
+            self.life.others = self.decisions
             self._act_by(fresh)
         self.settings = changed(self.settings, event)
         self.life.changed(event)
@@ -221,7 +231,7 @@ class Learner:
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
             decision = waiting.decision(self._width)
-            if waiting.round > self.life.others:
+            if self._is_own(waiting):
                 self.policy.update(decision, share)
             else:
                 follow(self.policy, decision, share)
@@ -231,6 +241,12 @@ class Learner:
             self.history.rewarded(event.at, event.reward)
         self._settled[waiting.round] = waiting, event.reward
         self._watch()
+
+    def _is_own(self, waiting: Waiting) -> bool:
+        """Whether the policy that acts made a decision. Another process may make one by the policy before, and write it
+        down after the change; its level tells, if that is none of this policy."""
+        levels = self.policy.levels
+        return waiting.round > self.life.others and (not levels or 1 <= waiting.level <= levels)
 
     def _watch(self) -> None:
         """Feed the monitor, in the order of decisions."""

@@ -23,6 +23,7 @@ from robandit.service.refused import Refused
 from robandit.service.stores.store import (
     KINDS,
     LANES,
+    UNPLACED,
     Bandit,
     DamageError,
     Item,
@@ -74,6 +75,11 @@ class LiveBandit:
     def settings(self) -> BanditSettings:
         """Its settings of now."""
         return self.learner.settings
+
+    rounds: Iterator[int] = field(default_factory=lambda: iter(()))
+    """Rounds that are reserved for decisions of this process on a state that may be old."""
+    reserved: int = 0
+    """How many rounds were reserved last."""
 
 
 class Bandits(dict[str, LiveBandit]):
@@ -170,29 +176,52 @@ class Bandits(dict[str, LiveBandit]):
         )
         log.error(self._unserved[record.name])
 
-    def catch_up(self, news: Sequence[Item], store: Store) -> None:
-        """Fold in what other processes have written to this store. Of a bandit that was deleted, some of it is gone."""
-        deleted = {item.bandit for item in news if isinstance(item, LogEntry) and isinstance(item.event, Erased)}
+    def catch_up(self, news: Sequence[Item], store: Store, items: list[Item]) -> None:
+        """Fold in what other processes have written to this store. Decisions without a place get theirs. Of a bandit
+        that was deleted, some of it is gone."""
         for item in news:
-            if isinstance(item, Bandit):
-                if item.number not in self._numbers:  # its name may be that of one that was deleted
-                    self._adopt(item, store)
-            elif not isinstance(item, LogEntry) or (item.bandit in deleted and not isinstance(item.event, Erased)):
-                continue
-            elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
-                self._hear(bandit, item, store)
-                self._applied(bandit, item.event)
+            if isinstance(item, Bandit) and item.number not in self._numbers:  # its name may be that of a deleted one
+                self._adopt(item, store)
+        entries = [item for item in news if isinstance(item, LogEntry)]
+        self.hear_all([one for one in entries if one.place != UNPLACED])
+        for one in entries:
+            bandit = self._numbers.get(one.bandit)
+            if one.place == UNPLACED and bandit is not None and bandit.learner.life.erased is None:
+                # Events with later times may have a place already, and time never goes back.
+                at = max(one.event.at, bandit.learner.clock)
+                self.put(bandit, msgspec.structs.replace(one.event, at=at), items)
 
-    def _hear(self, bandit: LiveBandit, item: LogEntry, store: Store) -> None:
+    def hear_all(self, entries: Sequence[LogEntry]) -> None:
+        """Fold in what other processes have written about bandits that are known here; others' logs are read later."""
+        deleted = {one.bandit for one in entries if isinstance(one.event, Erased)}
+        for entry in entries:
+            if (bandit := self._numbers.get(entry.bandit)) and (
+                entry.bandit not in deleted or isinstance(entry.event, Erased)
+            ):
+                self.hear(bandit, entry)
+
+    def hear(self, bandit: LiveBandit, entry: LogEntry) -> None:
+        """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
+        place = bandit.learner.place
+        if entry.place > place + 1 and not isinstance(entry.event, Erased):  # before which there are gaps
+            raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
+        if entry.place > place:
+            self._take(bandit, entry)
+            self._applied(bandit, entry.event)
+
+    def _take(self, bandit: LiveBandit, entry: LogEntry) -> None:
         """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
-        if needs_refold(item.event):
-            kept = store.snapshot(item.bandit)
-            with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
-                if kept is not None and kept.place >= item.place:
-                    first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-                    bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
-                    return
-        step(bandit.learner, item.event, partial(events, store, item.bandit))
+        if not needs_refold(entry.event):
+            bandit.learner.apply(entry.event)
+            return
+        store = self._readable(entry.bandit)
+        kept = store.snapshot(entry.bandit)
+        with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
+            if kept is not None and kept.place >= entry.place:
+                first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+                bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
+                return
+        step(bandit.learner, entry.event, partial(events, store, entry.bandit))
 
     # What happens to a bandit now and later.
 

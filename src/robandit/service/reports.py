@@ -25,7 +25,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         imported=learner.life.imported,
         archived=learner.life.archived,
         now=now,
-        rounds=learner.policy.rounds,
+        rounds=learner.decisions,
         pending=len(learner.pending),
         rewards=learner.rewards,
         defaults=learner.defaults,
@@ -56,7 +56,7 @@ def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
     """The lines that Prometheus reads about these bandits."""
     known = [(one.record.name, one.learner) for one in bandits]
     for metric, kind, value in (
-        ("rounds_total", "counter", lambda learner: learner.policy.rounds),
+        ("rounds_total", "counter", lambda learner: learner.decisions),
         ("rewards_total", "counter", lambda learner: learner.rewards),
         ("defaults_total", "counter", lambda learner: learner.defaults),
         ("lost_total", "counter", lambda learner: learner.lost),

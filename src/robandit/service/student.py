@@ -67,6 +67,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is kept of a decision until its reward is final. There may be millions of these."""
 
     round: int
+    """Its number among the decisions of the log, from 1 on."""
     at: float
     index: int
     features: bytes
@@ -75,10 +76,10 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     source: str | None
 
     @classmethod
-    def on(cls, made: Decided) -> Waiting:
-        """Keep what the reward of this decision will need."""
+    def on(cls, made: Decided, number: int) -> Waiting:
+        """Keep what the reward of this decision, the log's ``number``-th, will need."""
         features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
+        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source)
 
     def decision(self, width: float) -> Decision:
         """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
@@ -108,13 +109,15 @@ class Student:
         self._declared = settings.declared
         self._width = 1.0 if self._declared is None else self._declared.width
         self._waiting: dict[str, Waiting] = {}
+        self._decisions = 0
 
     def apply(self, event: Event) -> None:
         """Learn from an event."""
         self.place += 1
         if isinstance(event, Decided):
             self.policy.skip_to(event.round)
-            self._waiting[event.id] = Waiting.on(event)
+            self._decisions += 1
+            self._waiting[event.id] = Waiting.on(event, self._decisions)
         elif isinstance(event, Rewarded | Closed):
             waiting = self._waiting.pop(event.id)
             if event.reward is not None:
@@ -128,13 +131,15 @@ class Student:
 
     def state(self) -> bytes:
         """All of it as bytes."""
-        return msgspec.msgpack.encode((flat(self.policy.state()), self.place, list(self._waiting.items())))
+        return msgspec.msgpack.encode(
+            (flat(self.policy.state()), self.place, self._decisions, list(self._waiting.items()))
+        )
 
     @classmethod
     def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Student:
         """Go on from what `state` gave, bit for bit."""
         found = cls(settings, seed)
-        state, found.place, waiting = msgspec.msgpack.decode(data)
+        state, found.place, found._decisions, waiting = msgspec.msgpack.decode(data)
         found.policy = type(found.policy).from_state(deep(state))
         found._waiting = dict(msgspec.convert(waiting, list[tuple[str, Waiting]]))
         return found

@@ -15,6 +15,7 @@ from robandit.service.stores.store import (
     KINDS,
     PAGE,
     PAGE_BYTES,
+    UNPLACED,
     Bandit,
     DamageError,
     Item,
@@ -138,7 +139,7 @@ class SQLReader(ABC):
         if not rows:
             return None
         ((place, body, crc),) = rows
-        if checksum(bandit, place, int(final), id, body) != crc:
+        if checksum(bandit, max(place, UNPLACED), int(final), id, body) != crc:
             raise self._damaged(bandit, place)
         return decode(body)
 
