@@ -20,7 +20,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from robandit.service.answers import ENCODE, LARGEST_BODY, answer, refusal
+from robandit.service.backup import Backups
 from robandit.service.choices import read_choice
+from robandit.service.download import Download
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
 from robandit.service.openapi import openapi
@@ -98,6 +100,7 @@ class Service:
             Route("/v1/bandits/{name}", bandit, methods=["GET", "PUT"]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
+            Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
@@ -197,7 +200,7 @@ class Service:
 
     async def _parquet(self, request: Request, name: str) -> Response:
         try:
-            from robandit.service.export import Download, as_parquet
+            from robandit.service.export import as_parquet
         except ImportError as error:
             message = f"the log as Parquet needs {error.name} where the service runs: pip install 'robandit[lab]'"
             raise Refused(501, message) from None

@@ -125,6 +125,12 @@ class Keys:
         key = self.find(headers) if self.required else None
         return [name for name in bandits if key is None or key.is_for(name)]
 
+    def check_whole(self, headers: Mapping[str, str]) -> None:
+        """Refuse a request for what holds all bandits, if its key is for some."""
+        key = self.find(headers) if self.required else None
+        if key is not None and key.bandits is not None:
+            raise Refused(403, "this holds all bandits, and your key is for some")
+
     def find(self, headers: Mapping[str, str]) -> Key | None:
         """The key that a request brings. It is compared with all keys in constant time."""
         word, _, secret = headers.get("authorization", "").partition(" ")

@@ -8,8 +8,9 @@ and a bandit's log has one order, in which all services fold it. Bandits of diff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -219,6 +220,9 @@ class PostgresStore(SQLReader):
         return self._watching
 
     # Reading.
+
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        raise StoreError(f"{self.where} is copied by its own tools: pg_dump --schema=robandit")
 
     def faults(self) -> list[str]:
         return []  # its pages are the business of PostgreSQL, which can have checksums for them, too
