@@ -25,6 +25,7 @@ from robandit.service.choices import read_choice
 from robandit.service.download import Download
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
+from robandit.service.meters import Meters
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
 from robandit.service.quick import Quick
@@ -46,8 +47,15 @@ class Service:
     """
 
     def __init__(
-        self, hub: Hub, keys: Keys, senders: Senders | None = None, *, stop: Callable[[], None] = lambda: None
+        self,
+        hub: Hub,
+        keys: Keys,
+        senders: Senders | None = None,
+        *,
+        stop: Callable[[], None] = lambda: None,
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self.accept = Quick(hub, keys, self._senders).accept
         """How a connection answers a request the short way, if it may."""
@@ -104,15 +112,18 @@ class Service:
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
-            Route("/ready", self._health, methods=["GET"]),
+            Route("/ready", self._ready, methods=["GET"]),
             *pages(),
         ]
-        app = Starlette(routes=routes, lifespan=self._life, exception_handlers={HTTPException: _no_such_call})
+        app = Starlette(
+            routes=routes, lifespan=lambda app: self.running(), exception_handlers={HTTPException: _no_such_call}
+        )
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
         return app
 
     @asynccontextmanager
-    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
+        """Serve the queues and do what is to be done every second. At the end the store is closed."""
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
         ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look, self._refresh)]
@@ -123,7 +134,7 @@ class Service:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-            self.hub.stop()
+            await asyncio.to_thread(self.hub.stop)  # which may wait for a database
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""
@@ -211,7 +222,9 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         await self.hub.catch_up()
-        lines = []
+        lines: list[str] = []
+        if self._keys.sees_all(request.headers):
+            lines += [*self._meters.lines(ready=self.hub.broken is None), *self.hub.gauges()]
         for number, line in enumerate(self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))):
             lines.append(line)
             if number % 2000 == 0:  # there may be 60 000: others have their turn
@@ -222,8 +235,11 @@ class Service:
         return answer(openapi(keys=self._keys.required))
 
     async def _health(self, request: Request) -> Response:
+        return answer({"status": "ok"})  # whoever reads this knows that the process lives
+
+    async def _ready(self, request: Request) -> Response:
         if self.hub.broken is not None:
-            return answer(Problem(error="the service can't write and is stopping"), 503)
+            return answer(Problem(error="the service can't write now"), 503)
         return answer({"status": "ok"})
 
 

@@ -138,6 +138,10 @@ class Hub:
         """The lines that Prometheus reads about these bandits."""
         return reports.metrics(self.bandits[name] for name in names)
 
+    def gauges(self) -> Iterator[str]:
+        """The lines that Prometheus reads about the hub itself."""
+        return reports.gauges(len(self.bandits), self._lanes)
+
     def log(self, name: str) -> AsyncIterator[list[bytes]]:
         """A bandit's log so far, some events at a time, as `encode` writes them."""
         return self._pages(self.bandits.named(name))

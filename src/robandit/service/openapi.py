@@ -61,9 +61,9 @@ _BODY = {
     415: "The body is not declared to be JSON.",
     422: "The body is not as described; the message says where.",
 }
-_STOPPING = {503: "The service can't write and is stopping; ask again with the same ids."}
+_STOPPING = {503: "The service can't write now; ask again with the same ids."}
 _UNKNOWN = {404: "There is no such bandit."}
-_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
+_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 
 
 @cache
@@ -152,7 +152,7 @@ def _service() -> dict[str, Any]:
     return {
         "/v1/backup": {"get": _backup()},
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
-        "/health": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
+        "/health": {"get": _open("Ask whether the process lives; needs no key", status)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
         "/openapi.json": {"get": _open("Read the OpenAPI document; needs no key", {"type": "object"})},
     }

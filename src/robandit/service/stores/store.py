@@ -67,6 +67,10 @@ def newer(where: str, found: int) -> str:
     return f"{where} is of a newer robandit (its format is {found}, and this one knows up to {FORMAT}): update robandit"
 
 
+class AwayError(StoreError):
+    """The store can't be reached now, and may be back later."""
+
+
 class Store(Protocol):
     """All bandits and their logs.
 
