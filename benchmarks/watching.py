@@ -1,90 +1,74 @@
-"""Processor time of a decision with and without the access log, and with the keys that the log has to look up.
+"""Processor time that metrics and the access log take from a decision: `python benchmarks/watching.py`.
 
-`python benchmarks/watching.py` starts services in turn and asks each over one connection: ten actions of ten features.
+The front is timed alone, around answers that take no time, since a whole decision takes a hundred times as long and
+varies by more. The thread that writes the lines counts as well.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
-import re
-import statistics
-import subprocess
-import sys
-import tempfile
+import os
 import time
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
 
-import numpy as np
+from starlette.types import Receive, Scope, Send
 
-from robandit.service.keys import new_key
-
-PORT = 18_731
-
-
-def measure(folder: Path, number: int, *options: str, key: str) -> float:
-    """Microseconds of processor time for a decision."""
-    store = folder / f"{time.monotonic_ns()}.db"
-    command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(PORT), *options]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            return _ask(number, {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-        finally:
-            process.terminate()
+from robandit.service.access_log import AccessLog
+from robandit.service.front import Front
+from robandit.service.keys import Key, Keys, new_key
+from robandit.service.meters import Meters
+from robandit.service.quick import Begin, WriteAnswer
 
 
-def _ask(number: int, headers: dict[str, str]) -> float:
-    link = http.client.HTTPConnection("127.0.0.1", PORT, timeout=20)
-    for _ in range(400):
-        try:
-            link.request("PUT", "/v1/bandits/shop", json.dumps({"dim": 10, "noise_range": 0.5}), headers)
-            break
-        except OSError:
-            link.close()
-            time.sleep(0.05)
-    link.getresponse().read()
-    rows = (np.random.default_rng(1).uniform(-1, 1, (10, 10)) / 4).round(4).tolist()
-    body = json.dumps({"actions": [{"id": f"a{i}", "features": row} for i, row in enumerate(rows)]})
-    start = 0.0
-    for turn in range(number + 200):
-        if turn == 200:
-            start = _spent(link, headers)
-        link.request("POST", "/v1/bandits/shop/decisions", body, headers)
-        answer = link.getresponse()
-        answer.read()
-        assert answer.status == 200
-    return 1e6 * (_spent(link, headers) - start) / number
+class AtOnce:
+    """Answers every request at once."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+    def accept(self, scope: Scope) -> Begin | None:
+        return self._begin
+
+    def _begin(self, body: bytes, write: WriteAnswer) -> None:
+        write(200, (), b"")
 
 
-def _spent(link: http.client.HTTPConnection, headers: dict[str, str]) -> float:
-    """Seconds of processor time that the service has taken, which its metrics tell."""
-    link.request("GET", "/metrics", headers=headers)
-    found = re.search(rb"^process_cpu_seconds_total (\S+)", link.getresponse().read(), re.MULTILINE)
-    assert found
-    return float(found[1])
+def seconds(front: Front | AtOnce, scope: Scope, number: int) -> float:
+    """Processor time of so many requests."""
+    start = time.process_time()
+    for _ in range(number):
+        begin = front.accept(scope)
+        assert begin is not None
+        begin(b"", _write)
+    return time.process_time() - start
+
+
+def _write(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+    pass
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--decisions", type=int, default=3000)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--turns", type=int, default=7)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        secrets = [new_key(f"key {number}", "admin") for number in range(10)]
-        (folder / "keys.json").write_text(json.dumps([entry for _, entry in secrets]))
-        found: dict[str, list[float]] = {}
-        for _ in range(options.turns):
-            for kind, more in (
-                ("neither", []),
-                ("keys", ["--keys", str(folder / "keys.json")]),
-                ("access log", ["--access-log"]),
-                ("keys and access log", ["--keys", str(folder / "keys.json"), "--access-log"]),
-            ):
-                found.setdefault(kind, []).append(measure(folder, options.decisions, *more, key=secrets[-1][0]))
-        for kind, times in found.items():
-            print(f"{kind:20} {statistics.median(times):6.0f} µs  ({', '.join(f'{one:.0f}' for one in times)})")
+    secrets = [new_key(f"key {number}", "admin") for number in range(10)]
+    headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {secrets[-1][0]}".encode())]
+    scope = {"method": "POST", "path": "/v1/bandits/shop/decisions", "headers": headers}
+    sink = os.open(os.devnull, os.O_WRONLY)
+    make: dict[str, Callable[[], Front]] = {
+        "metrics": lambda: Front(AtOnce(), Meters()),
+        "metrics and access log": lambda: Front(AtOnce(), Meters(), AccessLog(Keys([]), sink)),
+        "the same with ten keys": lambda: Front(
+            AtOnce(), Meters(), AccessLog(Keys([Key.of(entry) for _, entry in secrets]), sink)
+        ),
+    }
+    run = partial(seconds, scope=scope, number=options.requests)
+    least = min(run(AtOnce()) for _ in range(options.turns))
+    for name, front in make.items():
+        found = sorted(1e6 * (run(front()) - least) / options.requests for _ in range(options.turns))
+        print(f"{name:24} {found[len(found) // 2]:5.1f} µs more for a request ({found[0]:.1f} to {found[-1]:.1f})")
 
 
 if __name__ == "__main__":

@@ -111,8 +111,6 @@ def _serve(options: Namespace) -> None:
     access = AccessLog(keys) if options.access_log else None
     server.config.app = Front(steady, steady.meters, access)
     _run(server, looker)
-    if access is not None:
-        access.stop()
     if steady.failed is not None:
         raise OSError(f"stopped, since it can't write: {steady.failed}")
 

@@ -73,8 +73,9 @@ class AccessLog:
         self._thread.join(5.0)
 
     def _work(self) -> None:
-        while not self._over.is_set():
-            self._over.wait(_EVERY)
+        over = False
+        while not over:
+            over = self._over.wait(_EVERY)
             with suppress(OSError):  # nobody reads it any more
                 self._write()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
@@ -32,7 +33,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
+            await self._inner(scope, receive, partial(self._end, send))
             return
         start, status = perf_counter(), 500
         name = None if self._access is None else self._access.id_of(scope)
@@ -49,6 +50,12 @@ class Front:
             await self._inner(scope, receive, told)
         finally:
             self._note(scope, name, status, start)
+
+    async def _end(self, send: Send, message: Message) -> None:
+        """Write the last lines before the server ends the process."""
+        if self._access is not None and message["type"] == "lifespan.shutdown.complete":
+            await asyncio.to_thread(self._access.stop)
+        await send(message)
 
     def accept(self, scope: Scope) -> Begin | None:
         """How to answer a request the short way, if it may be."""
