@@ -63,7 +63,7 @@ class Server:
             answer = link.getresponse()
             text = answer.read()
             plain = answer.headers.get_content_type() == "application/json"
-            return answer.status, json.loads(text) if plain else text.decode()
+            return answer.status, json.loads(text) if plain else text.decode(errors="replace")
         finally:
             link.close()
 

@@ -33,7 +33,7 @@ from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores import sqlite_copy
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import FORMAT
+from robandit.service.stores.store import FORMAT, Snapshot, append
 from robandit.wire.types import BanditSettings, Feedback
 
 HERE = Path(__file__).parent
@@ -204,6 +204,31 @@ def test_one_backup_at_a_time(tmp_path: Path) -> None:
     for one in (first, third):
         one._file.close()
     hub.stop()
+
+
+def test_a_service_that_ends_meanwhile(tmp_path: Path) -> None:
+    """Killed, or asked to stop: there is a whole backup, or none, and the store is as it was."""
+    path = tmp_path / "log.db"
+    shop(path).stop()
+    with closing(SQLiteStore(path)) as store:
+        append(store, [], [Snapshot(99 + i, 1, bytes(5_000_000)) for i in range(8)])  # so that a backup takes a while
+    before, codes = digests(path), []
+    for number, (pause, kill) in enumerate([(0.0, True), (0.05, True), (0.1, False), (0.2, True)]):
+        server, out = Server(path), tmp_path / f"{number}.db"
+        command = ["backup", f"http://127.0.0.1:{server.port}", str(out)]
+        asking = threading.Thread(target=lambda command=command: codes.append(main(command)))
+        asking.start()
+        time.sleep(pause)
+        if kill:
+            server.kill()
+        else:
+            assert server.stop()
+        asking.join(60)
+        assert codes[number] == (0 if out.exists() else 1)
+        if out.exists():
+            assert sqlite_copy.verify(out).events == 90
+        assert digests(path) == before
+    assert {one.name for one in tmp_path.iterdir()} <= {"log.db", *(f"{number}.db" for number in range(4))}
 
 
 # ------------------------------------------------------------------------------------ at rest
