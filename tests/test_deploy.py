@@ -74,13 +74,13 @@ def test_metrics_that_are_asked_for_are_there(server: Server) -> None:
 
 
 def test_every_metric_is_on_the_page(server: Server) -> None:
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")
     families = re.findall(r"^# TYPE (\S+)", server.ask("GET", "/metrics")[1], re.MULTILINE)
     assert [name for name in families if name not in page and not name.startswith("process_")] == []
 
 
 def test_every_alert_is_explained() -> None:
-    page = (ROOT / "docs" / "in-production.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "in-production.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(Robandit\w+)` \|", page, re.MULTILINE)
     assert named == [rule["alert"] for rule in alerts()] and len(named) == len(set(named))
     assert all(rule["labels"]["severity"] in ("page", "ticket") for rule in alerts())

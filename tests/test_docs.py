@@ -20,9 +20,10 @@ from robandit.cli.tree import ROBANDIT, find
 from robandit.errors import ConfigError
 from robandit.policies import POLICIES
 from robandit.policies.settings import MEANINGS
+from website import notebook
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WIDTH = 100
 
 FENCE = re.compile(r"^ *```")
@@ -93,6 +94,30 @@ def test_files_that_are_named_exist(page: Path) -> None:
                 assert (ROOT / word).exists(), f"there is no {word}"
 
 
+def blocks_of(text: str) -> list[str]:
+    """The beginning of a page, cut at empty lines: its title, its first paragraph, and so on."""
+    return [part for part in re.split(r"\n\s*\n", re.sub(r"<!--.*?-->", "", text)) if part.strip()]
+
+
+def check_beginning(text: str) -> None:
+    """What a page is for, in two sentences at most, and a picture or an example within the first window."""
+    title, purpose, *_ = blocks_of(text)
+    assert re.fullmatch(r"# [^#\n]+", title)
+    assert re.match(r"[\w`*\[]", purpose) and not purpose.startswith("```"), "after the title there is no paragraph"
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`*\[])", purpose.strip())
+    assert len(sentences) <= 2, sentences
+    assert re.search(r"^(```|!\[)", "\n".join(text.splitlines()[:25]), re.MULTILINE)
+
+
+BEGUN = [path for end in ("md", "ipynb") for path in sorted((ROOT / "docs").rglob(f"*.{end}"))]
+
+
+@pytest.mark.parametrize("path", BEGUN, ids=lambda path: path.name)
+def test_a_page_begins_with_what_it_is_for(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    check_beginning(notebook.page(text, path.stem).text if path.suffix == ".ipynb" else text)
+
+
 # Commands.
 
 
@@ -156,7 +181,7 @@ def test_the_test_of_commands_sees_mistakes(read: Callable[[str], None], command
 # What there is, and what the pages say there is.
 
 
-POLICIES_PAGE = ROOT / "docs" / "policies.md"
+POLICIES_PAGE = ROOT / "docs" / "how-to" / "policies.md"
 
 
 def rows_by_name(head: str) -> dict[str, list[str]]:
@@ -199,8 +224,16 @@ def test_the_fields_of_a_decision_and_the_methods_of_a_policy_are_documented() -
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    linked = {target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
-    assert {str(page.relative_to(ROOT)) for page in PAGES} - linked <= {"README.md", "CHANGELOG.md", "docs/README.md"}
+    """By the README's links, or by those of the first page of the docs, which the README names."""
+    start = ROOT / "docs" / "index.md"
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in (ROOT / "README.md", start)
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target
+    }
+    assert start in linked
+    assert set(PAGES) - linked <= {ROOT / "README.md", ROOT / "CHANGELOG.md"}
 
 
 def test_the_citation_names_this_version() -> None:

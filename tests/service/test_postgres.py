@@ -71,7 +71,7 @@ class Postgres:
         return f"postgresql://robandit@/{name}?host={self._folder}"
 
     def dump(self, url: str) -> bytes:
-        """A dump of robandit's tables, as docs/in-production.md says."""
+        """A dump of robandit's tables, as docs/how-to/in-production.md says."""
         return self._do("pg_dump", "--format=custom", "--schema=robandit", "--dbname", url)
 
     def restore(self, url: str, dump: bytes) -> None:

@@ -70,7 +70,7 @@ name. It never replaces another file.
   robandit backup robandit.db monday.db
 
 The key of a service may do `admin`, for all bandits. A database is backed up by
-its own tools; docs/in-production.md says how."""
+its own tools; docs/how-to/in-production.md says how."""
 
 
 def _backup_options(parser: ArgumentParser) -> None:
@@ -111,7 +111,9 @@ def _existing(store: str) -> Path:
 
 def _refuse_database(store: str) -> None:
     if "://" in store:
-        raise ConfigError("a database has tools of its own, pg_dump and pg_restore; docs/in-production.md says how")
+        raise ConfigError(
+            "a database has tools of its own, pg_dump and pg_restore; docs/how-to/in-production.md says how"
+        )
 
 
 BACKUP = Command("backup", "Copy a store, even while it is in use.", _BACKUP, _backup_options, _backup, "serve")

@@ -9,6 +9,7 @@ To add a store, write a class that has the methods of `store.Store`, make `open_
 ...     check_store(lambda: open_store(str(Path(folder) / "log.db")))
 """
 
+from robandit.errors import install
 from robandit.service.stores.away import is_database
 from robandit.service.stores.store import Store, StoreError
 
@@ -25,7 +26,7 @@ def open_store(url: str) -> Store:
         from robandit.service.stores.postgres import PostgresStore
         from robandit.service.stores.postgres_format import check_format, keep_format
     except ModuleNotFoundError:
-        raise StoreError("a store in PostgreSQL needs: pip install 'robandit[postgres]'") from None
+        raise StoreError(f"a store in PostgreSQL needs: {install('postgres')}") from None
     check_format(url)
     store = PostgresStore(url)
     keep_format(url)
