@@ -23,6 +23,8 @@ from robandit.service.keys import Keys
 from robandit.service.protocol import Connection
 from robandit.service.senders import Senders
 from robandit.service.steady import Steady
+from robandit.service.stores import open_store
+from robandit.service.stores.away import unless_away
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import AwayError, StoreError
 from robandit.wire.events import Decided, Rewarded
@@ -173,6 +175,23 @@ def test_it_gives_up_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(StoreError, match="password"):
         Here(wrong).steady.begin()
+
+
+@pytest.mark.parametrize(
+    ("url", "away"),
+    [
+        ("postgresql://me@/shop?host=/nowhere", True),
+        ("postgresql://me@nobody.invalid/shop?connect_timeout=2", True),
+        ("postgresql://me@127.0.0.1:1/shop", True),
+        ("postgresql://me@127.0.0.1/shop?nonsense=1", False),
+        ("nowhere/log.db", False),
+    ],
+)
+def test_what_is_away(url: str, away: bool) -> None:
+    """A server that does not answer. What is written wrong is not waited for, and a file is there or not."""
+    with pytest.raises(StoreError) as failed:
+        unless_away(url, lambda: open_store(url))
+    assert isinstance(failed.value, AwayError) == away
 
 
 def test_a_file_that_fails_ends_the_service(tmp_path: Path) -> None:

@@ -12,19 +12,20 @@ T = TypeVar("T")
 
 def unless_away(url: str, use: Callable[[], T]) -> T:
     """What ``use`` returns. If it fails because the database at a URL does not answer now, or broke off, the error is
-    an `AwayError`; a wrong password or a missing database is none. Files are never away."""
+    an `AwayError`; a wrong password or a wrong URL is none. Files are never away."""
     if not is_database(url):
         return use()
     import psycopg
+    from psycopg.pq import Ping
 
     try:
         return use()
     except DamageError:
         raise
     except StoreError as error:
-        if psycopg.pq.PGconn.ping(url.encode()) == psycopg.pq.Ping.OK:
-            raise
-        raise AwayError(str(error)) from error
+        if psycopg.pq.PGconn.ping(url.encode()) in (Ping.REJECT, Ping.NO_RESPONSE):  # it starts, or nobody is there
+            raise AwayError(str(error)) from error
+        raise
     except psycopg.Error as error:  # in the middle of reading
         raise AwayError(f"the database broke off: {error}".strip()) from error
 
