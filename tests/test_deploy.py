@@ -136,6 +136,12 @@ def test_the_dockerfile() -> None:
     check_command(json.loads(command[1]))
 
 
+@needs("hadolint")
+def test_hadolint_finds_nothing() -> None:
+    done = subprocess.run(["hadolint", str(DEPLOY / "Dockerfile")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_compose_file() -> None:
     found = load("compose.yaml")
     services = found["services"]

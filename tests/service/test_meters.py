@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -81,6 +82,7 @@ def test_the_metrics_of_a_service(tmp_path: Path) -> None:
     assert 22 <= found["robandit_commit_seconds_count"] <= 25 and found["robandit_queue_length"] == 0
     assert found['robandit_monitor_lag{bandit="shop"}'] == 20 and found['robandit_pending{bandit="shop"}'] == 19
     assert 10e6 < found["process_resident_memory_bytes"] < 1e9 and found["process_open_fds"] > 3
+    assert found["robandit_disk_free_bytes"] == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
     assert found["robandit_ready"] == found["robandit_bandits"] == found["robandit_store_openings_total"] == 1
     server.kill()
 

@@ -128,14 +128,17 @@ def _who(options: Namespace) -> tuple[Keys, Senders]:
 
 def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, server: uvicorn.Server) -> Steady:
     """The service over a store that may go away, where that is a database."""
+    from robandit.service.meters import Meters
     from robandit.service.steady import Steady
     from robandit.service.stores.away import is_database
 
+    database = is_database(options.store)
     return Steady(
         partial(_open_hub, options.store, looker),
         keys,
         senders,
-        wait=options.wait if is_database(options.store) else 0.0,
+        meters=Meters(None if database else Path(options.store).absolute().parent),
+        wait=options.wait if database else 0.0,
         stop=partial(setattr, server, "should_exit", True),
     )
 

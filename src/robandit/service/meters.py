@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import accumulate
+from pathlib import Path
+from shutil import disk_usage
 
 from robandit.service.openapi import openapi
 
@@ -54,7 +56,8 @@ class Histogram:
 class Meters:
     """Counts requests by call and status. Calls are those of the OpenAPI document, so they are few."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder  # of a store in a file
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: dict[str, Histogram] = {}
         self.openings = 0
@@ -76,6 +79,8 @@ class Meters:
         yield "# TYPE robandit_request_seconds histogram"
         for call, seconds in sorted(self._seconds.items()):
             yield from seconds.lines("robandit_request_seconds", f'call="{call}"')
+        if self._folder is not None:
+            yield from gauge("robandit_disk_free_bytes", disk_usage(self._folder).free)
         yield from _process()
 
 

@@ -47,12 +47,13 @@ class Steady:
         keys: Keys,
         senders: Senders,
         *,
+        meters: Meters | None = None,
         wait: float = 0.0,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_hub, self._keys, self._senders = open_hub, keys, senders
         self._wait, self._stop = wait, stop
-        self.meters = Meters()
+        self.meters = meters or Meters()
         self._hub: Hub | None = None
         self._service: Service | None = None
         self.failed: str | None = None
