@@ -87,6 +87,18 @@ def _network_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=20_000.0, help="Allow each key this many requests a second (default %(default)g)."
     )
+    _staleness_option(parser)
+
+
+def _staleness_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--staleness",
+        type=float,
+        metavar="MS",
+        help="Let several services on one PostgreSQL decide at the same time, each on a state that is at most so many "
+        "milliseconds old (50 to 60000); all must be started with it. By default each decision is made on the newest "
+        "state, by one service after the other.",
+    )
 
 
 def _serve(options: Namespace) -> None:
@@ -134,7 +146,7 @@ def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, se
 
     database = is_database(options.store)
     return Steady(
-        partial(_open_hub, options.store, looker),
+        partial(_open_hub, options.store, looker, _staleness(options.staleness)),
         keys,
         senders,
         meters=Meters(None if database else Path(options.store).absolute().parent),
@@ -143,7 +155,7 @@ def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, se
     )
 
 
-def _open_hub(url: str, looker: Looker) -> Hub:
+def _open_hub(url: str, looker: Looker, staleness: float | None) -> Hub:
     """Open a store and fold its logs."""
     from robandit.service.hub import Hub
     from robandit.service.stores import open_store
@@ -152,12 +164,21 @@ def _open_hub(url: str, looker: Looker) -> Hub:
     def opened() -> Hub:
         store = open_store(url)
         try:
-            return Hub(store, look=looker)
+            return Hub(store, look=looker, staleness=staleness)
         except BaseException:
             store.close()
             raise
 
     return unless_away(url, opened)
+
+
+def _staleness(given: float | None) -> float | None:
+    """How old a state may be, in seconds."""
+    from robandit.service.stale_queue import LEAST, MOST
+
+    if given is not None and not LEAST <= given / 1000.0 <= MOST:
+        raise ConfigError(f"--staleness must lie between {1000 * LEAST:g} and {1000 * MOST:g} ms, got {given:g}")
+    return None if given is None else given / 1000.0
 
 
 def _run(server: uvicorn.Server, looker: Looker) -> None:

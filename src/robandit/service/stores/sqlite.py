@@ -23,6 +23,7 @@ class SQLiteStore(SQLReader):
     """A `Store` that one process may have open at a time."""
 
     shared = False
+    heard = 0
 
     def __init__(
         self,
@@ -54,6 +55,10 @@ class SQLiteStore(SQLReader):
 
     def close(self) -> None:
         self._db.close()
+
+    def join(self, *, stale: bool) -> None:
+        if stale:
+            raise StoreError("decisions on states that may be old need a PostgreSQL: one process alone serves a file")
 
     # Writing.
 
