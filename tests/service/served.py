@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,11 +49,10 @@ class Server:
         for _ in range(600):
             if self.process.poll() is not None:
                 raise RuntimeError(self.process.stderr.read() if self.process.stderr else "")
-            try:
+            with suppress(OSError):
                 if self.ask("GET", "/ready")[0] == 200:
                     return
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         raise RuntimeError("it does not start")
 
     def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
