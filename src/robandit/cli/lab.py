@@ -87,7 +87,7 @@ def _run_of(options: Namespace) -> Run:
     from robandit.lab.catalogue import CATALOGUE
     from robandit.lab.plan import Run, read_text
 
-    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor")}
+    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor", "device")}
     given |= {
         kind: values and [read_text(value) for value in values]
         for kind, values in zip(CATALOGUE, (options.environment, options.attack, options.policy), strict=True)

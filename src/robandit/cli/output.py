@@ -29,7 +29,7 @@ def carry_out(config: Mapping[str, Any], name: str, options: Namespace) -> tuple
     from robandit.lab import engine
     from robandit.lab.plan import Run
 
-    run = Run.read(config)
+    run = Run.read({**config, **({} if options.device is None else {"device": options.device})})
     path = options.out / f"{name}.parquet"
     return run, engine.carry_out(run, path, engine=engine_of(options), force=options.force, say=say)
 

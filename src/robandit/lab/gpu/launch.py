@@ -1,0 +1,208 @@
+"""Plays trials on a GPU, with PyTorch for memory and Triton for the work; this can be imported without them.
+
+Worlds are the GPU's own: the same distributions as on the CPU, other numbers. A trial's numbers depend on the seed, the
+trial and the round alone, so every policy sees the same worlds here, too, whatever the batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robandit.arrays import Floats, Ints
+from robandit.errors import ConfigError
+from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
+from robandit.lab.protocol import MakePolicy, Scenario, Trace
+from robandit.streams import ENVIRONMENT
+
+COLUMNS = ("regret", "reward", "c_sup", "c_play", "lies", "gap", "smallest_gap")
+"""What the kernels write down at each checkpoint, in this order."""
+_EXTRA = 4  # numbers of a recorded round beside its decision set and its noise: σ, the coin, the place, the reward
+
+
+class Device(NamedTuple):
+    """Where kernels run: a GPU, or a CPU that interprets them."""
+
+    torch: Any
+    name: str
+    """PyTorch's name of the device that holds the arrays."""
+
+    @classmethod
+    def find(cls) -> Device:
+        """The GPU, or the interpreter where ``TRITON_INTERPRET`` is 1."""
+        try:
+            import torch
+            import triton  # noqa: F401  so that what is missing is said here
+        except ImportError as error:
+            raise ConfigError(f"device cuda needs PyTorch with Triton: pip install 'robandit[gpu]' ({error})") from None
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            return cls(torch, "cpu")
+        if not torch.cuda.is_available():
+            raise ConfigError(
+                "device cuda: PyTorch sees no GPU here; leave out --device, or set TRITON_INTERPRET=1 to try the "
+                "kernels on the CPU, slowly"
+            )
+        return cls(torch, "cuda")
+
+    def array(self, values: Any, kind: str) -> Any:
+        """An array of this type on the device."""
+        return self.torch.from_numpy(np.array(values, dtype=kind)).to(self.name)
+
+    def filled(self, shape: tuple[int, ...], value: float, kind: str = "float32") -> Any:
+        """An array full of one value."""
+        return self.torch.full(shape, value, dtype=getattr(self.torch, kind), device=self.name)
+
+
+class Played(NamedTuple):
+    """What a launch leaves on the device."""
+
+    columns: Any
+    """(checkpoints, `COLUMNS`, B), in float32."""
+    record: Any
+    """Every round, (B, rounds + 1, numbers), if the plan asks for it."""
+
+
+def key_of(seed: int) -> int:
+    """The key of Philox that belongs to a seed; 63 bits, since Triton's integers have a sign."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def play(what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device) -> Played:
+    """Play consecutive ``trials`` of a plan, and keep the columns at the rounds ``at``."""
+    first, lanes, kind = trials[0], len(trials), what.world_kind
+    out = device.filled((len(at), len(COLUMNS), lanes), np.nan)
+    size = kind.tall * (kind.wide + 1) + _EXTRA
+    shared, state = _inputs(what, trials, seed, at, device), _start(what, lanes, device)
+    records = []
+    for kernel, here, begin, end in _phases(what.fresh, rounds, at):
+        record = device.filled((lanes, end + 1, size) if kind.record else (1,), np.nan)
+        places = (key_of(seed), first, lanes, here, begin, end)
+        kernel[(lanes,)](out, record, *shared, *state, *places, kind, what.policy_kind, num_warps=1)
+        records.append(record[:, begin : end + 1] if kind.record else record)
+    return Played(out, device.torch.cat(records, 1) if kind.record else None)
+
+
+def _phases(fresh: int, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
+    """The kernels to launch, each with its first checkpoint, its first round and its last."""
+    from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
+
+    found: list[tuple[Any, int, int, int]] = []
+    if fresh:
+        found.append((play_fresh, 0, 1, fresh))
+    if fresh < rounds:
+        found.append((play_held, int(np.count_nonzero(at <= fresh)), fresh + 1, rounds))
+    return found
+
+
+def _inputs(what: Plan, trials: Sequence[int], seed: int, at: Ints, device: Device) -> list[Any]:
+    """The arrays that kernels read, in the order of their parameters."""
+    kind, lanes = what.world_kind, len(trials)
+    parameters = np.zeros((lanes, kind.wide))
+    parameters[:, : kind.dim] = what.environment.parameters(_BulkDraws(seed, trials))(0)  # type: ignore[arg-type]
+    offsets, thresholds = np.zeros(lanes), np.full(lanes, what.threshold)
+    if what.by_corruption is not None:
+        offsets, thresholds = what.by_corruption(_rehearse(what, trials, seed, device))
+    floats = [what.world, what.learner]
+    return [
+        *(device.array(numbers, "float32") for numbers in floats),
+        device.array(what.when, "int8"),
+        *(device.array(numbers, "float32") for numbers in (what.radii, offsets, thresholds, parameters)),
+        device.array([*at, 0], "int32"),
+    ]
+
+
+def _start(what: Plan, lanes: int, device: Device) -> list[Any]:
+    """The state before the first round: S, then μ and log det Σ/λ, and the sums in double and single precision."""
+    wide = what.world_kind.wide
+    counts = device.filled((lanes, 2), 0.0)
+    counts[:, 1] = np.inf  # the smallest gap
+    root = device.torch.eye(wide, device=device.name) * what.learner.start
+    roots = root.repeat(lanes, 1, 1)
+    return [roots, device.filled((lanes, 2, wide), 0.0), device.filled((lanes, 4), 0.0, "float64"), counts]
+
+
+def _rehearse(what: Plan, trials: Sequence[int], seed: int, device: Device) -> Floats:
+    """C_sup at the end of each trial, (B,): what a weak attack spends, whoever plays."""
+    plain = what._replace(
+        by_corruption=None,
+        policy_kind=PolicyKind(UNIT, POINT, False),
+        world_kind=what.world_kind._replace(record=False),
+    )
+    rounds = len(what.when) - 1
+    spent = play(plain, trials, rounds, seed, np.array([rounds]), device).columns[0, COLUMNS.index("c_sup")]
+    return spent.cpu().numpy().astype(float)
+
+
+class _BulkDraws:
+    """Stands in for `streams.Draws` where a hundred thousand trials draw a few numbers each, once."""
+
+    def __init__(self, seed: int, trials: Sequence[int]) -> None:
+        self._seed, self._trials, self._made = seed, trials, 0
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def normal(self, *shape: int) -> _Numbers:
+        return self._drawn(shape, np.random.Generator.standard_normal)
+
+    def uniform(self, *shape: int) -> _Numbers:
+        return self._drawn(shape, np.random.Generator.random)
+
+    def _drawn(self, shape: tuple[int, ...], how: Callable[..., Any]) -> _Numbers:
+        self._made += 1
+        source = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(ENVIRONMENT, self._made)))
+        numbers = how(np.random.Generator(source), (self._trials[-1] + 1, *shape))  # a trial's, whatever the batch
+        return _Numbers(numbers[self._trials[0] :])
+
+
+class _Numbers:
+    """Numbers of round 0."""
+
+    def __init__(self, numbers: Floats) -> None:
+        self._numbers = numbers
+
+    def at(self, round_: int) -> Floats:
+        assert round_ == 0, "only what is drawn once for a trial is drawn in bulk"
+        return self._numbers
+
+
+def simulate_each(
+    *,
+    policies: Sequence[MakePolicy],
+    scenarios: Sequence[Scenario],
+    rounds: int,
+    seed: int,
+    at: Ints,
+    progress: Callable[[int], object] | None = None,
+) -> list[Trace]:
+    """Do on the device what `protocol.simulate_each` does on the CPU."""
+    device, traces = Device.find(), []
+    for policy in policies:
+        parts = [
+            play(plan(policy, scenario, rounds, seed), scenario.trials, rounds, seed, at, device).columns
+            for scenario in scenarios
+        ]
+        traces.append(trace(device.torch.cat(parts, 2).cpu().numpy().astype(float), at))
+    if progress is not None:
+        progress(rounds)
+    return traces
+
+
+def trace(columns: Floats, at: Ints) -> Trace:
+    """The trace of what kernels wrote down, (checkpoints, `COLUMNS`, B)."""
+    named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
+    shape = named["regret"].shape
+    return Trace(
+        round=at,
+        **{name: values for name, values in named.items() if name != "lies"},
+        lies=named["lies"].astype(np.int64),
+        updates=np.broadcast_to(at[:, None], shape).copy(),
+        proved=np.full(shape, np.nan),
+        source=np.full(shape, -1, np.int64),
+        lies_by_source=np.zeros((*shape, 0), np.int64),
+        level_use=np.zeros((*shape, 0), np.int64),
+        info={},
+    )

@@ -1,0 +1,47 @@
+"""Runs on the device: the same tables as on the CPU, whatever the batch, and the same distributions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import robandit
+from robandit.lab.engine import Engine, carry_out
+from robandit.lab.plan import Run
+
+pytest.importorskip("gpu_replay", exc_type=ImportError, reason="needs PyTorch and Triton: make test-gpu")
+pytestmark = pytest.mark.gpu
+CONFIG: dict[str, Any] = {
+    "policies": ["greedy", {"name": "weighted-oful", "radius_scale": 0.02}],
+    "environments": [{"name": "paper", "dim": 3, "actions": 4, "parameter": "random"}],
+    "attacks": [{"name": "flip", "rounds": [0, 4]}],
+    "rounds": 12,
+    "trials": 3,
+    "checkpoints": 4,
+    "device": "cuda",
+}
+
+
+def test_tables_are_the_same_whatever_the_batch(tmp_path: Path) -> None:
+    whole = carry_out(Run.read(CONFIG), tmp_path / "whole.parquet")
+    cut = carry_out(Run.read(CONFIG), tmp_path / "cut.parquet", engine=Engine(batch=2))
+    assert whole.table == cut.table
+    assert (whole.config["device"], whole.config["precision"]) == ("cuda", "float32")
+    assert whole.table.num_rows == 2 * 2 * 3 * 4
+
+
+def test_tables_are_those_of_the_cpu_up_to_their_worlds() -> None:
+    here, there = (robandit.simulate("greedy", "fresh,dim=3,actions=4", rounds=8, trials=2, device=device)
+                   for device in ("cpu", "cuda"))  # fmt: skip
+    assert here.table.schema == there.table.schema
+    for name in ("policy", "environment", "attack", "strength", "C", "trial", "round", "updates", "lies"):
+        assert here.table[name] == there.table[name]
+
+
+def test_policies_see_the_same_worlds(tmp_path: Path) -> None:
+    table = carry_out(Run.read(CONFIG), tmp_path / "run.parquet").table
+    gaps = [table.filter(np.array(table["policy"]) == name)["gap"] for name in ("greedy", "weighted-oful")]
+    assert gaps[0] == gaps[1]

@@ -1,0 +1,82 @@
+"""One truth: what a kernel draws and does is replayed by the CPU's policies, attacks and ledger, choice for choice."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from gpu_replay import replayed
+
+from robandit import CWOFUL, OFUL, Greedy, RobustWeightedOFUL, WeightedOFUL
+from robandit.lab import attacks, environments
+from robandit.lab.protocol import LABELLED, REALISED, Scenario
+
+pytestmark = pytest.mark.gpu
+SMALL: dict[str, Any] = {"dim": 4, "actions": 5}
+with_settings: Any = partial
+
+CASES: dict[str, tuple[Any, Any, Any]] = {
+    "fresh sets, then one that stays": (
+        with_settings(WeightedOFUL, radius_scale=0.02),
+        environments.Paper(**SMALL),
+        attacks.Flip(rounds=15),
+    ),
+    "one set": (partial(OFUL, radius_scale=0.3), environments.Paper(**SMALL), attacks.NoAttack()),
+    "OFUL on fresh sets, a fixed radius": (
+        with_settings(OFUL, radius=0.4),
+        environments.Fresh(**SMALL),
+        attacks.Periodic(every=3, budget=4.0),
+    ),
+    "two-point noise, random flips": (
+        Greedy,
+        environments.Heteroscedastic(**SMALL, parameter="random"),
+        attacks.RandomFlips(probability=0.4, budget=3.0),
+    ),
+    "a labelled corruption": (
+        with_settings(RobustWeightedOFUL, radius_scale=0.02, corruption=LABELLED),
+        environments.Fresh(**SMALL, sigma_high=0.5),
+        attacks.Late(begin=10, budget=5.0),
+    ),
+    "a realised corruption": (
+        with_settings(RobustWeightedOFUL, radius_scale=0.02, corruption=REALISED),
+        environments.Paper(**SMALL),
+        attacks.Flip(rounds=8),
+    ),
+    "CW-OFUL, told each trial's corruption": (
+        with_settings(CWOFUL, radius_scale=0.1, corruption=REALISED),
+        environments.Paper(**SMALL),
+        attacks.SuppressBest(budget=4.0),
+    ),
+    "CW-OFUL, unknown corruption": (
+        with_settings(CWOFUL, radius_scale=0.1),
+        environments.Fresh(**SMALL, longest=0.9, shortest=0.3),
+        attacks.OracleTarget(budget=6.0),
+    ),
+    "a hidden σ, a target": (
+        with_settings(WeightedOFUL, radius_scale=0.02, clip_rewards=False),
+        environments.Fresh(**SMALL, hide_sigma=True, sigma_high=0.4),
+        attacks.OracleTarget(target=2, budget=3.0),
+    ),
+    "clicks and click fraud": (
+        with_settings(OFUL, radius_scale=0.2),
+        environments.Clicks(dim=4, actions=5),
+        attacks.ClickFraud(share=0.4, owned=2, budget=5.0),
+    ),
+    "clicks for Greedy, in bursts": (
+        Greedy,
+        environments.Bernoulli(**SMALL),
+        attacks.Bursts(period=8, length=3, budget=None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cpu_would_have_done_the_same(name: str) -> None:
+    make, environment, attack = CASES[name]
+    found = replayed(make, Scenario(environment, attack, range(3, 5)), rounds=30)
+    print(f"{name}: {found}")
+    assert found.behind < 1e-5  # where float32 chose another action, the two were as good as tied
+    assert found.changed <= 0.05
+    assert found.reward < 1e-5
+    assert found.columns < 1e-4
