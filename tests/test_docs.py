@@ -22,7 +22,7 @@ from robandit.policies import POLICIES
 from robandit.policies.settings import MEANINGS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 WIDTH = 100
 
 FENCE = re.compile(r"^ *```")
@@ -156,7 +156,7 @@ def test_the_test_of_commands_sees_mistakes(read: Callable[[str], None], command
 # What there is, and what the pages say there is.
 
 
-POLICIES_PAGE = ROOT / "docs" / "policies.md"
+POLICIES_PAGE = ROOT / "docs" / "how-to" / "policies.md"
 
 
 def rows_by_name(head: str) -> dict[str, list[str]]:
@@ -199,8 +199,16 @@ def test_the_fields_of_a_decision_and_the_methods_of_a_policy_are_documented() -
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    linked = {target.partition("#")[0] for target in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
-    assert {str(page.relative_to(ROOT)) for page in PAGES} - linked <= {"README.md", "CHANGELOG.md", "docs/README.md"}
+    """By the README's links, or by those of the first page of the docs, which the README names."""
+    start = ROOT / "docs" / "index.md"
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in (ROOT / "README.md", start)
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target
+    }
+    assert start in linked
+    assert set(PAGES) - linked <= {ROOT / "README.md", ROOT / "CHANGELOG.md"}
 
 
 def test_the_citation_names_this_version() -> None:

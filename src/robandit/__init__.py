@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from robandit.bandit import Bandit, Explanation, Pick
+from robandit.errors import install as _install
 from robandit.features import Features
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
@@ -110,7 +111,7 @@ else:
         try:
             return getattr(import_module(module), name)
         except ModuleNotFoundError as error:
-            raise ImportError(f"{name} needs {error.name} as well: pip install 'robandit[{extra}]'") from None
+            raise ImportError(f"{name} needs {error.name} as well: {_install(extra)}") from None
 
 
 def __dir__() -> list[str]:

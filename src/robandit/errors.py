@@ -12,6 +12,15 @@ class ConfigError(ValueError):
     """The configuration of a run is wrong. The message names the key and, where there is one, the nearest valid one."""
 
 
+def install(extra: str) -> str:
+    """The command that installs what an extra needs. robandit is on no package index yet, so it is one for a clone.
+
+    >>> install("lab")
+    "pip install '.[lab]' in a clone of robandit"
+    """
+    return f"pip install '.[{extra}]' in a clone of robandit"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message that helps a reader who mistyped a word."""
     names = sorted(known)

@@ -136,7 +136,7 @@ def test_stopping_from_the_keyboard(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyarrow" else name)
     assert run("simulate", "--policy", "oful") == 2
-    assert "needs pyarrow as well: pip install 'robandit[lab]'" in capsys.readouterr().err
+    assert "needs pyarrow as well: pip install '.[lab]'" in capsys.readouterr().err
 
 
 def test_a_bar_on_a_terminal(tmp_path: Path) -> None:

@@ -284,8 +284,8 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_example_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command of docs/evaluate.md says what the page shows, on a log like any other."""
-    page = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    """The command of docs/how-to/evaluate.md says what the page shows, on a log like any other."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8")
     _, command, *shown = page.split("```console\n")[1].split("```")[0].splitlines()
     write(tmp_path / "shop.ndjson", long())
     monkeypatch.chdir(tmp_path)

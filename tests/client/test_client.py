@@ -441,8 +441,8 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_code_of_the_docs(service: Server, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every block of docs/client.md runs, one after the other."""
-    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    """Every block of docs/how-to/client.md runs, one after the other."""
+    page = (ROOT / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {}
     for block in blocks:

@@ -236,7 +236,7 @@ def test_every_column_says_what_it_means_in_the_file(result: robandit.Simulation
 
 
 def test_the_page_explains_every_column() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "notebooks.md").read_text(encoding="utf-8")
     for name, text in DESCRIPTIONS.items():
         assert f"| `{name}` | {text.replace('|', chr(92) + '|')} |" in page
 
@@ -365,4 +365,4 @@ def test_a_policy_may_not_take_the_name_of_one_of_the_arenas() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "import sys; sys.modules['pyarrow'] = None\nimport robandit\nrobandit.simulate"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: simulate needs pyarrow as well: pip install 'robandit[lab]'" in found.stderr
+    assert "ImportError: simulate needs pyarrow as well: pip install '.[lab]'" in found.stderr

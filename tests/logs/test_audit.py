@@ -563,7 +563,14 @@ def test_the_page_tells_it_all(found: Audit) -> None:
     assert f"alarm after round {found.certificate.alarm:,}" in unescape(page)
     table = page[page.index("<table>") :]
     assert re.findall(r'<th scope="row">([^<]+)</th>', table)[0] == BAD
-    for words in ("docs/monitor.md", "sub-Gaussian", "norm", "order of the decisions", "drift", "None: all 3,000 rows"):
+    for words in (
+        "docs/ideas/monitor.md",
+        "sub-Gaussian",
+        "norm",
+        "order of the decisions",
+        "drift",
+        "None: all 3,000 rows",
+    ):
         assert words in text
     assert len(pictures(page)) == 2 + bool(found.certificate.groups)
 

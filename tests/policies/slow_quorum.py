@@ -74,7 +74,7 @@ def median(values: list[float], weights: list[float]) -> float:
 
 @dataclass
 class SlowQuorum:
-    """One trial by the definition in docs/quorum.md."""
+    """One trial by the definition in docs/ideas/quorum.md."""
 
     dim: int
     noise_range: float

@@ -1,4 +1,4 @@
-"""The vote against independent minimisers, and the bound that docs/quorum.md proves."""
+"""The vote against independent minimisers, and the bound that docs/ideas/quorum.md proves."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_groups_alike_elect_their_geometric_median() -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 5), size=st.floats(0.0, 1e6))
 def test_a_minority_moves_the_vote_no_farther_than_is_proved(seed: int, dim: int, size: float) -> None:
-    """The theorem of docs/quorum.md: whatever a third of the information says, however loudly."""
+    """The theorem of docs/ideas/quorum.md: whatever a third of the information says, however loudly."""
     rng = np.random.default_rng(seed)
     honest, liars, lam = 6, 3, 1.0
     shape = np.cov(rng.normal(size=(dim, 3 * dim + 3))).reshape(dim, dim) + 0.1 * np.eye(dim)

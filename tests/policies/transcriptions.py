@@ -2,7 +2,7 @@
 
 Written from the paper alone, one trial at a time, without looking at the package. "Alg. 1" is the paper's
 Robust weighted OFUL (label alg:2), "Alg. 2" its Multi-level weighted OFUL (label alg:1); line numbers are theirs.
-The paper's slips are resolved as docs/reproduction.md says ("slip n").
+The paper's slips are resolved as docs/evidence/reproduction.md says ("slip n").
 """
 
 from __future__ import annotations

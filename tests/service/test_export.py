@@ -171,7 +171,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def asked(client: Client) -> None:
         status, _, data = await client.get("/v1/bandits/shop/log?format=parquet")
-        assert status == 501 and b"needs pyarrow where the service runs: pip install 'robandit[lab]'" in data
+        assert status == 501 and b"needs pyarrow where the service runs: pip install '.[lab]'" in data
 
     asyncio.run(shop(tmp_path / "log.db", asked))
 

@@ -300,8 +300,8 @@ def test_a_key_has_a_rate() -> None:
 
 
 def test_the_five_minutes_of_the_docs(server: Server) -> None:
-    """Every curl of docs/service.md works against a service that was started as the page says."""
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    """Every curl of docs/how-to/service.md works against a service that was started as the page says."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")
     (console,) = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     answers = []
     for words in map(shlex.split, re.split(r"^\$ curl", console, flags=re.MULTILINE)[1:]):
@@ -322,5 +322,5 @@ def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
         *("/v1/bandits", bandit, f"{bandit}/decisions", f"{bandit}/rewards", f"{bandit}/log"),
         *("/metrics", "/health", "/ready", "/openapi.json"),
     }
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in BanditSettings.__struct_fields__)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple, NoReturn
 
-from robandit.errors import ConfigError, nearest
+from robandit.errors import ConfigError, install, nearest
 
 EXITS = """\
 exit codes: 0 done; 1 the run failed; 2 the options or the configuration are
@@ -90,4 +90,4 @@ def require(extra: str | None) -> None:
     """Refuse a command whose packages are not installed, and say how to install them."""
     missing = [module for module in _NEEDED[extra] if find_spec(module) is None]
     if missing:
-        raise ConfigError(f"this command needs {', '.join(missing)} as well: pip install 'robandit[{extra}]'")
+        raise ConfigError(f"this command needs {', '.join(missing)} as well: {install(extra)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from robandit.cli.command import Command
 from robandit.cli.options import rewards
 from robandit.cli.output import save, save_figure
-from robandit.errors import ConfigError
+from robandit.errors import ConfigError, install
 
 if TYPE_CHECKING:
     from robandit.lab.plan import Entry
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _AUDIT = """\
 Check a log of rewards for tampering. Reads Parquet, CSV or NDJSON, and says on
-one page of HTML how much corruption is proved. docs/monitor.md says what the
+one page of HTML how much corruption is proved. docs/ideas/monitor.md says what the
 proof rests on.
 
 A row is a round: the features of the action that was taken, the reward that
@@ -154,7 +154,7 @@ AUDIT = Command("audit", "Check a log of rewards for tampering.", _AUDIT, _audit
 _EVALUATE = """\
 Estimate what another policy would have earned on this traffic: off-policy
 evaluation of the service's log, by inverse propensity scoring (IPS),
-self-normalised (SNIPS), and doubly robust (DR). docs/evaluate.md says what it
+self-normalised (SNIPS), and doubly robust (DR). docs/how-to/evaluate.md says what it
 rests on.
 
 LOG is what GET /v1/bandits/NAME/log gave, as NDJSON (.gz, too) or as Parquet
@@ -213,7 +213,7 @@ def _save_evaluation(options: Namespace, found: Evaluation, text: str) -> None:
     try:
         from robandit.logs.evaluate.picture import forest
     except ImportError as error:
-        raise ConfigError(f"a picture needs {error.name} as well: pip install 'robandit[lab]'") from None
+        raise ConfigError(f"a picture needs {error.name} as well: {install('lab')}") from None
     save(options.out / "evaluate.json", text.encode(), force=options.force)
     save_figure(options.out / "evaluate.png", forest(found), force=options.force)
 

@@ -37,7 +37,7 @@ counts once.
        --json '{"decision_id": "…", "reward": 1}'
 
 Without keys it listens on this machine alone, and web pages of others can't
-call it. See docs/service.md."""
+call it. See docs/how-to/service.md."""
 
 
 def _serve_options(parser: ArgumentParser) -> None:

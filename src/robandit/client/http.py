@@ -46,7 +46,7 @@ class _BaseClient(ABC, Generic[Http, Transport]):
 
 
 class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
-    """A client of the decision service, which many threads may share. docs/client.md says what retries promise.
+    """A client of the decision service, which many threads may share. docs/how-to/client.md says what retries promise.
 
     ``timeout`` is the number of seconds to wait for an answer, ``retries`` the number of further attempts, and
     ``deadline`` the seconds for all attempts together. Only calls that got no answer, 503 or 429 are sent again.

@@ -88,7 +88,7 @@ class Features(Configured):
         Without ``action``, every column that has no other role is one of the actions', unless it looks like a name or
         a time. Without ``crosses``, every column of the context is crossed with every column of the actions. ``kinds``
         says what a column is where the guess is wrong. ``decision`` is a column that is the same within a decision
-        set; ``centre="set"`` needs it. docs/features.md says more.
+        set; ``centre="set"`` needs it. docs/how-to/features.md says more.
         """
         table = read_table(history)
         roles = {"id": id, "reward": reward, "source": source, "decision": decision}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from robandit.errors import install
+
 KERNELS = "numpy", "numba"
 """The names of all kernels. Their results differ in the last places."""
 
@@ -20,6 +22,4 @@ def load_kernel(name: str) -> Any:
     try:
         return import_module("robandit.geometry.compiled")
     except ImportError as error:
-        raise ImportError(
-            f"kernel='numba' needs Numba ({error}): pip install 'robandit[fast]', or use kernel='numpy'"
-        ) from error
+        raise ImportError(f"kernel='numba' needs Numba ({error}): {install('fast')}, or use kernel='numpy'") from error

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from robandit.errors import ConfigError, nearest
+from robandit.errors import ConfigError, install, nearest
 from robandit.inputs import integer
 from robandit.lab.catalogue import find
 from robandit.lab.gpu.plan import CPU
@@ -147,9 +147,7 @@ def _extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(
-            f"the {extra} engine needs more packages: pip install 'robandit[{extra}]' ({error})"
-        ) from error
+        raise ConfigError(f"the {extra} engine needs more packages: {install(extra)} ({error})") from error
 
 
 def carry_out(

@@ -1,4 +1,4 @@
-"""The least corruption that explains groups of rounds which contradict each other. docs/monitor.md derives it.
+"""The least corruption that explains groups of rounds which contradict each other. docs/ideas/monitor.md derives it.
 
 With C_g = Σ_{t ∈ g} |c_t|, and with probability at least 1 − δ for all groups g and all λ of a grid at once,
 

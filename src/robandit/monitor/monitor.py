@@ -43,7 +43,7 @@ class CorruptionMonitor(Configured):
     """Watches feedback r = ⟨a, μ*⟩ + ε + c and proves, without knowing μ*, how large Σ|c| must have been.
 
     Feed it every round in the order of the decisions, each once its reward is final. Look as often as you like.
-    docs/monitor.md says what it assumes, and what it proves if that is wrong.
+    docs/ideas/monitor.md says what it assumes, and what it proves if that is wrong.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)

@@ -1,6 +1,6 @@
 """How far the sums of a group may stray from what μ* says, by noise and by what is not quite linear.
 
-`docs/monitor.md` derives ρ and κ, and the smaller ρ for rare events.
+`docs/ideas/monitor.md` derives ρ and κ, and the smaller ρ for rare events.
 """
 
 from __future__ import annotations

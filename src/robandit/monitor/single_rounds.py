@@ -4,8 +4,8 @@ For s_t-sub-Gaussian noise, ζ as `CorruptionMonitor` has it, and any k ≥ 0,
 
     Σ|c_t| ≥ min over μ of Σ (|r_t − ⟨a_t, μ⟩| − ζ − k s_t)₊ − H_k,
 
-where H_k bounds Σ (|ε_t| − k s_t)₊, the honest excess, with probability 1 − δ. `docs/monitor.md` derives it. It needs
-the rounds themselves. What is reported is the value of a feasible point of the dual problem.
+where H_k bounds Σ (|ε_t| − k s_t)₊, the honest excess, with probability 1 − δ. `docs/ideas/monitor.md` derives it. It
+needs the rounds themselves. What is reported is the value of a feasible point of the dual problem.
 """
 
 from __future__ import annotations

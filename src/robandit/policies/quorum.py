@@ -87,7 +87,7 @@ class QuorumStatistics(FieldArrays):
 
 @dataclass(kw_only=True, eq=False)
 class Quorum(Policy[QuorumStatistics]):
-    """Believes what most of the traffic agrees on. Ours; docs/quorum.md says what is proved, and what is measured.
+    """Believes what most of the traffic agrees on. Ours; docs/ideas/quorum.md says what is proved and what is measured.
 
     Rounds are grouped by source and, within a source, by stretches of time. Every so often the groups vote on the
     parameter. Those who disagree by more than noise explains are believed less, or not at all, until they agree again.

@@ -129,7 +129,7 @@ def cw_oful_unknown(setting: Setting, horizon: int) -> Floats:
 
 
 def variance_aware_cw_oful(setting: Setting, t: ArrayLike, corruption: ArrayLike) -> Floats:
-    """The radius of our variance-aware CW-OFUL, derived in docs/rivals.md.
+    """The radius of our variance-aware CW-OFUL, derived in docs/ideas/rivals.md.
 
     As ‖a‖_{Σ⁻¹}/σ̄² ≤ √d/(R + C), neither one reward's noise nor all lies together weigh much.
     """

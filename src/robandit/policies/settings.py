@@ -55,7 +55,8 @@ SETTINGS: dict[str, Rule] = {
     ),
     "delta": Rule("δ, the probability with which the guarantees may fail.", probability),
     "radius_scale": Rule(
-        "A factor for every confidence radius. 1 is the theory; docs/policies.md says how wide that is.", positive
+        "A factor for every confidence radius. 1 is the theory; docs/how-to/policies.md says how wide that is.",
+        positive,
     ),
     "radius": Rule(
         "A fixed radius instead of the theory's, as people set LinUCB's width; radius_scale does not apply to it.",

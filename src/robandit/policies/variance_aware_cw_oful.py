@@ -20,7 +20,7 @@ from robandit.policies.parts import Radius, SigmaBar, total_lies
 class VarianceAwareCWOFUL(Policy[Ridge]):
     """Optimism with weights 1/σ̄², σ̄² = max{σ², σ_floor², (R + C)/√d · ‖a‖_{Σ⁻¹}}.
 
-    Our own combination of Weighted OFUL and CW-OFUL: docs/rivals.md derives its radius; there is no published proof.
+    Our own combination of Weighted OFUL and CW-OFUL: docs/ideas/rivals.md derives its radius. No proof is published.
     Meant for known bounds σ_t and an adversary that sees the action. With C unknown, √T stands for it.
     """
 

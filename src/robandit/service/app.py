@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from robandit.errors import install
 from robandit.service.answers import ENCODE, LARGEST_BODY, answer, refusal
 from robandit.service.choices import read_choice
 from robandit.service.hub import Hub
@@ -199,7 +200,7 @@ class Service:
         try:
             from robandit.service.export import Download, as_parquet
         except ImportError as error:
-            message = f"the log as Parquet needs {error.name} where the service runs: pip install 'robandit[lab]'"
+            message = f"the log as Parquet needs {error.name} where the service runs: {install('lab')}"
             raise Refused(501, message) from None
         file = await as_parquet(name, lambda: self.hub.log(name), request.is_disconnected)
         if file is None:

@@ -48,7 +48,7 @@ WEIGHTED_RADIUS = "μ* within Weighted OFUL's radius, no attack (Zhou et al. 202
 KNOWN_BOUND = "regret bound, C known (thm:alg:1)"
 MULTI_BOUND = "mean regret bound, C unknown (thm:regret)"
 GAP_BOUND = "mean regret bound by the gap, C unknown (thm:gap dependent regret)"
-PROVED = "the monitor proves no more corruption than there was (docs/monitor.md)"
+PROVED = "the monitor proves no more corruption than there was (docs/ideas/monitor.md)"
 
 RADII = (ALPHA, BETA, GAMMA)
 """The claims about the paper's radii."""

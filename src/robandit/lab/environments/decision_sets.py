@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Index, Ints
-from robandit.errors import nearest
+from robandit.errors import install, nearest
 from robandit.features import Features
 from robandit.features.tables import ColumnTable, read_table
 from robandit.streams import ENVIRONMENT, Draws, RoundStream
@@ -136,7 +136,7 @@ def _read_file(path: str | Path) -> Any:
         else:
             from pyarrow.csv import read_csv as read
     except ImportError as error:
-        raise ValueError(f"reading {path} needs {error.name} as well: pip install 'robandit[lab]'") from None
+        raise ValueError(f"reading {path} needs {error.name} as well: {install('lab')}") from None
     try:
         return read(path)
     except (ValueError, OSError) as error:  # Arrow's own are of these kinds

@@ -154,7 +154,7 @@ def _audited(log: WholeLog, settings: AuditSettings, reference: Path | None, col
     linearity, tolerance, origin = _tolerance(settings, log, features, reference, columns)
     run = _Run(settings, log, features, tolerance)
     certificate = run.finish()
-    if origin != DECLARED:  # averages, which bound no single mean: docs/monitor.md
+    if origin != DECLARED:  # averages, which bound no single mean: docs/ideas/monitor.md
         certificate = replace(certificate, estimated=True, suspect=None)
     elif certificate.suspect is not None and not _stands_out(log, settings, features, certificate.suspect):
         certificate = replace(certificate, suspect=None)

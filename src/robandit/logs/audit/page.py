@@ -309,7 +309,7 @@ def _rests_on(found: Audit) -> str:
     return (
         "The rounds are cut into groups, by time and by source. Each group alone says where the parameter of the "
         "rewards must lie, up to noise. The farther these places are apart, the more corruption there must be. "
-        "`docs/monitor.md` has the proof.\n\n"
+        "`docs/ideas/monitor.md` has the proof.\n\n"
         f"This holds with probability {1.0 - settings.delta:g}, however often one looks, if: (1) an honest reward is a "
         f"fixed linear function of the features, to within {found.tolerance:g} on average, plus noise; (2) given the "
         "past, that noise is sub-Gaussian with the "

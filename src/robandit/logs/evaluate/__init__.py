@@ -1,4 +1,4 @@
-"""Off-policy evaluation of the service's log: what another policy would have earned. See docs/evaluate.md."""
+"""Off-policy evaluation of the service's log: what another policy would have earned. See docs/how-to/evaluate.md."""
 
 from robandit.logs.evaluate.evaluation import LEAST, LOGGED, UNIFORM, Evaluation, EvaluationRow, evaluate
 

@@ -1,4 +1,4 @@
-"""The value of policies on the service's log, with intervals and warnings. See docs/evaluate.md."""
+"""The value of policies on the service's log, with intervals and warnings. See docs/how-to/evaluate.md."""
 
 from __future__ import annotations
 

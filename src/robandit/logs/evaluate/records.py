@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Ints
-from robandit.errors import ConfigError
+from robandit.errors import ConfigError, install
 from robandit.wire.parquet import PARQUET_KEY
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def read(path: Path | str, bandit: str | None = None) -> DecisionLog:
             return _from_store(path, bandit)
         return _from_events((f"line {number}", line) for number, line in _lines(path))
     except ImportError as error:
-        raise ConfigError(f"reading {kind} needs {error.name} as well: pip install 'robandit[{extra}]'") from None
+        raise ConfigError(f"reading {kind} needs {error.name} as well: {install(extra)}") from None
 
 
 # From events.

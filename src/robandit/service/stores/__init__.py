@@ -9,6 +9,7 @@ To add a store, write a class that has the methods of `store.Store`, make `open_
 ...     check_store(lambda: open_store(str(Path(folder) / "log.db")))
 """
 
+from robandit.errors import install
 from robandit.service.stores.store import Store, StoreError
 
 __all__ = ["Store", "StoreError", "open_store"]
@@ -23,5 +24,5 @@ def open_store(url: str) -> Store:
     try:
         from robandit.service.stores.postgres import PostgresStore
     except ModuleNotFoundError:
-        raise StoreError("a store in PostgreSQL needs: pip install 'robandit[postgres]'") from None
+        raise StoreError(f"a store in PostgreSQL needs: {install('postgres')}") from None
     return PostgresStore(url)
