@@ -111,11 +111,18 @@ def _plot_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("png", "pdf", "svg"), default="png", help="Draw in this format (default %(default)s)."
     )
+    parser.add_argument(
+        "--bands",
+        choices=("interval", "quantiles"),
+        default="interval",
+        help="Draw the mean with its interval, or the median with bands that hold half and 90 %% of the trials "
+        "(default %(default)s).",
+    )
     parser.add_argument("--force", action="store_true", help="Replace pictures that are there already.")
 
 
 def _plot(options: Namespace) -> None:
-    from robandit.figures.pictures import PICTURES
+    from robandit.figures.pictures import PICTURES, regret_curves
     from robandit.lab.results import read
 
     table = read(options.result).table
@@ -125,7 +132,7 @@ def _plot(options: Namespace) -> None:
     if taken and not options.force:
         raise FileExistsError(f"{', '.join(taken)} would be overwritten; choose another --out, or say --force")
     for name, draw in PICTURES.items():
-        figure = draw(table)
+        figure = draw(table, options.bands) if draw is regret_curves else draw(table)
         if figure is not None:
             save_figure(paths[name], figure, force=options.force)
 
@@ -134,7 +141,8 @@ PLOT = Command(
     "plot",
     "Draw the pictures of a saved simulation.",
     "Draw the table that `robandit simulate` saved: the regret over the rounds, the\n"
-    "regret against the corruption, and the levels of the policies that have levels.",
+    "regret against the corruption, how it is spread over trials, and the levels of\n"
+    "the policies that have levels.",
     _plot_options,
     _plot,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from robandit.arrays import Floats
+from robandit.lab.tails import Spread, spread
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -45,6 +46,8 @@ class Curve(NamedTuple):
     """The mean number of rounds with an empty confidence set."""
     cascade: float
     """The mean number of levels climbed because of empty sets."""
+    spread: Spread
+    """How the regret is spread over trials at each checkpoint."""
 
 
 class Proof(NamedTuple):
@@ -94,10 +97,14 @@ def summary(table: Table) -> Curves:
 
     told = [name for name in ("empty", "cascade") if name in table.column_names]  # Multi-level's, if it is there
     means = [(name, "mean") for name in ("regret", "c_sup", "c_play", *told)]
-    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
+    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count"), ("regret", "list")]
     groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
+    groups = groups.append_column("place", [np.arange(groups.num_rows)])
+    regrets = [values.values.to_numpy() for values in groups["regret_list"]]  # as Python's numbers they would fill RAM
     rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
-    for row in groups.sort_by([("C", "ascending"), ("round", "ascending")]).to_pylist():  # null is last
+    ordered = groups.drop_columns("regret_list").sort_by([("C", "ascending"), ("round", "ascending")])  # null is last
+    for row in ordered.to_pylist():
+        row["regret_list"] = regrets[row["place"]]
         rows.setdefault(Case(*(row[key] for key in KEYS)), {}).setdefault(row["policy"], []).append(row)
     places, attacks, policies = (table[key].unique().to_pylist() for key in ("environment", "attack", "policy"))
     cases = sorted(rows, key=lambda case: (places.index(case.environment), attacks.index(case.attack)))
@@ -111,7 +118,8 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     names = ("round", "regret_mean", "regret_stddev")
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
-    return Curve(rounds, mean, half, n, spent, end.get("empty_mean") or 0.0, end.get("cascade_mean") or 0.0)
+    climbed = end.get("empty_mean") or 0.0, end.get("cascade_mean") or 0.0
+    return Curve(rounds, mean, half, n, spent, *climbed, spread(np.array([row["regret_list"] for row in rows], float)))
 
 
 def proofs(table: Table) -> dict[Case, dict[str, Proof]]:

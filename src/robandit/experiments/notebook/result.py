@@ -69,7 +69,7 @@ class Simulation(Shown):
         return means(last_round(self.table), column)
 
     def plot(self, kind: str = "regret") -> Figure:
-        """Draw a picture: the ``regret`` over the rounds, against the ``corruption``, or the use of the ``levels``."""
+        """Draw a picture: the ``regret`` over the rounds, against the ``corruption``, its ``tails``, or ``levels``."""
         from robandit.figures.pictures import PICTURES
 
         if kind not in PICTURES:
