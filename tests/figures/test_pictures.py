@@ -416,13 +416,13 @@ def test_bars_and_marks_show_the_quantiles_the_mean_and_the_worst_of_the_last_ro
     (clean, _) = summary(table)
     for place, curve in enumerate(summary(table)[clean].values()):
         (panel, *_) = figure.axes
-        bars = [bar for bar in panel.patches if round(bar.get_x() + bar.get_width() / 2) == place]
+        patches: list[Any] = list(panel.patches)
+        bars = [bar for bar in patches if round(bar.get_x() + bar.get_width() / 2) == place]
         ends = sorted((bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars)
         wanted = [(curve.spread.quantile(low)[-1], curve.spread.quantile(1.0 - low)[-1]) for low in (0.01, 0.1, 0.25)]
         assert np.array(ends) == pytest.approx(np.array(wanted))
-        marks = [
-            float(line.get_ydata()[-1]) for line in panel.lines if round(float(np.mean(line.get_xdata()))) == place
-        ]
+        drawn: list[Any] = [line for line in panel.lines if round(np.asarray(line.get_xdata()).mean()) == place]
+        marks = [float(line.get_ydata()[-1]) for line in drawn]
         assert marks == pytest.approx([curve.spread.quantile(0.5)[-1], curve.mean[-1], curve.spread.worst[-1]])
 
 

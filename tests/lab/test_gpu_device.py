@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import robandit
+from robandit.lab.condensed import load_condensed
 from robandit.lab.engine import Engine, carry_out
+from robandit.lab.gpu.condense import condense, save_condensed
 from robandit.lab.plan import Run
+from robandit.lab.summary import summary
 
 pytest.importorskip("gpu_replay", exc_type=ImportError, reason="needs PyTorch and Triton: make test-gpu")
 pytestmark = pytest.mark.gpu
@@ -45,3 +48,18 @@ def test_policies_see_the_same_worlds(tmp_path: Path) -> None:
     table = carry_out(Run.read(CONFIG), tmp_path / "run.parquet").table
     gaps = [table.filter(np.array(table["policy"]) == name)["gap"] for name in ("greedy", "weighted-oful")]
     assert gaps[0] == gaps[1]
+
+
+def test_what_is_summed_up_is_the_summary_of_the_table(tmp_path: Path) -> None:
+    run = Run.read(CONFIG)
+    save_condensed(tmp_path / "run.npz", condense(run))
+    short = summary(load_condensed(tmp_path / "run.npz", tmp_path / "short.parquet", wanted=run).table)
+    long = summary(carry_out(run, tmp_path / "long.parquet").table)
+    assert list(short) == list(long)
+    for case, policies in long.items():
+        assert list(short[case]) == list(policies)
+        for name, curve in policies.items():
+            ours = short[case][name]
+            assert ours.trials == curve.trials and ours.realised == pytest.approx(curve.realised)
+            for one, other in zip((*ours[:3], *ours.spread), (*curve[:3], *curve.spread), strict=True):
+                assert one == pytest.approx(other, rel=1e-6)

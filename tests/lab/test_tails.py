@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def test_the_worst_hundredth_is_a_mean_over_trials_and_the_worst_trial_of_a_few(
 
 def test_the_summary_tells_the_spread_at_every_checkpoint_whatever_the_order_of_the_rows() -> None:
     rng = np.random.default_rng(2)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"policy": policy, "round": round_, "trial": trial, "regret": round_ * rng.exponential(), "C": limit}
         for limit in (4.0, None)
         for policy in "ab"

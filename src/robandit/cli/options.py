@@ -52,6 +52,13 @@ def add_engine(parser: ArgumentParser) -> None:
         choices=DEVICES,
         help="Compute on the CPU, or by cuda on a GPU, in single precision and in worlds of its own (default: cpu).",
     )
+    where.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="Take the result from this npz file, in which a GPU elsewhere summed this run up.",
+    )
 
 
 def engine_of(options: Namespace) -> Engine:

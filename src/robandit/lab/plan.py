@@ -79,9 +79,9 @@ class Task(NamedTuple):
 def run_together(tasks: Sequence[Task], progress: Callable[[int], object] | None = None) -> list[Trace]:
     """Simulate tasks that differ in their policy alone. ``progress`` gets the rounds played since the last call."""
     first = tasks[0]
-    policies = [_make_policy(task.policy) for task in tasks]
+    policies = [make_policy(task.policy) for task in tasks]
     what: Any = {
-        "scenarios": [Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in first.scenarios],
+        "scenarios": [Scenario(*make_scenario(world, attack), trials) for world, attack, trials in first.scenarios],
         "rounds": first.rounds,
         "seed": first.seed,
         "at": checkpoints(first.rounds, first.checkpoints),
@@ -174,7 +174,7 @@ class Run:
         group: list[tuple[Entry, Entry]] = []
         last: object = None
         for pair in product(self.environments, self.attacks):
-            shape = batch_key(_make_scenario(*pair)[0])
+            shape = batch_key(make_scenario(*pair)[0])
             if group and shape != last:
                 yield group
                 group = []
@@ -184,16 +184,16 @@ class Run:
     def _try_out(self) -> None:
         """Play one round of every policy in every scenario, so that settings that can't work fail early."""
         for environment, attack in product(self.environments, self.attacks):
-            world, adversary = _blame(f"environments: {environment.label}: ", _make_scenario, environment, attack)
+            world, adversary = _blame(f"environments: {environment.label}: ", make_scenario, environment, attack)
             if getattr(world, "infinite", False) and not adversary.infinite:
                 raise ConfigError(
                     f"attacks: {attack.label} needs finite decision sets; {environment.label} has infinite"
                 )
             for policy in self.policies:
                 first = {"scenarios": [Scenario(world, adversary, [0])], "rounds": 1, "seed": self.seed}
-                _blame(f"policies: {policy.label}: ", simulate, policy=_make_policy(policy), **first)
+                _blame(f"policies: {policy.label}: ", simulate, policy=make_policy(policy), **first)
                 if self.device != CPU:
-                    check(_make_policy(policy), Scenario(world, adversary, [0]), self.rounds, self.monitor)
+                    check(make_policy(policy), Scenario(world, adversary, [0]), self.rounds, self.monitor)
 
 
 def _batches(
@@ -208,12 +208,12 @@ def _batches(
         yield [(*group[s], tuple(trial for scenario, trial in part if scenario == s)) for s in used]
 
 
-def _make_policy(entry: Entry) -> partial[Policy]:
+def make_policy(entry: Entry) -> partial[Policy]:
     """The maker of a policy, to which the run adds ``dim``, ``seed`` and ``trials``."""
     return partial(find("policies", entry.kind), **entry.settings)
 
 
-def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
+def make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
     """The environment, as it is under this attack, and the attack."""
     adversary: Attack = find("attacks", attack.kind)(**attack.settings)
     world: Environment = find("environments", environment.kind)(**environment.settings)

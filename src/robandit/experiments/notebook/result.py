@@ -57,7 +57,7 @@ class Simulation(Shown):
     @cached_property
     def table(self) -> pa.Table:
         """All rows: one for each policy, scenario, trial and checkpoint. `columns` says what each column means."""
-        return pq.read_table(pa.BufferReader(self._data)).replace_schema_metadata(None)
+        return results.bare(pq.read_table(pa.BufferReader(self._data)))
 
     @property
     def columns(self) -> dict[str, str]:

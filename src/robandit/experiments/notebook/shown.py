@@ -106,7 +106,9 @@ def _as_regret(table: Table, column: str) -> Table:
     numbers = [field.name for field in table.schema if pa.types.is_floating(field.type) or field.type == pa.int64()]
     if column not in numbers:
         raise ConfigError(f"there is no column of numbers {column!r}{nearest(column, numbers)}")
-    wanted = table.filter(pc.field(column).is_valid())
+    if column == "regret":
+        return table
+    wanted = table.filter(pc.field(column).is_valid()).replace_schema_metadata(None)  # curves are those of the regret
     values = wanted[column].cast(pa.float64())
     return wanted.set_column(wanted.schema.get_field_index("regret"), "regret", values)
 
