@@ -1,14 +1,12 @@
-"""Plays trials in Triton's interpreter, and then the same rounds once more by the lab's own objects, in float64."""
+"""Plays trials by a kernel, and then the same rounds once more by the lab's own objects, in float64."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 from robandit.arrays import Floats, Ints
 from robandit.lab.attacks import Adversary
@@ -16,21 +14,6 @@ from robandit.lab.environments import Menu, Offer
 from robandit.lab.gpu.launch import COLUMNS, Device, _BulkDraws, _rehearse, play
 from robandit.lab.gpu.plan import Plan, plan
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when the kernels are imported
-interpreter = pytest.importorskip("triton.runtime.interpreter", reason="needs Triton: make test-gpu")
-_prepared: set[str] = set()
-
-
-def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a helper of a kernel. Triton itself prepares its language anew for each call, in half of the time."""
-    if self.fn.__module__ not in _prepared:
-        _prepared.add(self.fn.__module__)
-        interpreter._patch_lang(self.fn)
-    return self.rewrite()(*args, **kwargs)
-
-
-interpreter.InterpretedFunction.__call__ = _call
 
 
 class Replayed(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import interpreted  # noqa: F401  before the kernels are imported
 import numpy as np
 import pytest
 
@@ -15,7 +16,6 @@ from robandit.lab.gpu.condense import condense, save_condensed
 from robandit.lab.plan import Run
 from robandit.lab.summary import summary
 
-pytest.importorskip("gpu_replay", exc_type=ImportError, reason="needs PyTorch and Triton: make test-gpu")
 pytestmark = pytest.mark.gpu
 CONFIG: dict[str, Any] = {
     "policies": ["greedy", {"name": "weighted-oful", "radius_scale": 0.02}],

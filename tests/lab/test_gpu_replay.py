@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import interpreted  # noqa: F401  before the kernels are imported
+import numpy as np
 import pytest
-from gpu_replay import replayed
+from gpu_replay import Rounds, replayed
+from scipy import stats
 
 from robandit import CWOFUL, OFUL, Greedy, RobustWeightedOFUL, WeightedOFUL
 from robandit.lab import attacks, environments
+from robandit.lab.gpu.launch import Device, play
+from robandit.lab.gpu.plan import plan
 from robandit.lab.protocol import LABELLED, REALISED, Scenario
 
 pytestmark = pytest.mark.gpu
@@ -80,3 +85,21 @@ def test_the_cpu_would_have_done_the_same(name: str) -> None:
     assert found.changed <= 0.05
     assert found.reward < 1e-5
     assert found.columns < 1e-4
+
+
+def test_worlds_have_the_distributions_of_the_lab() -> None:
+    environment = environments.Fresh(**SMALL, noise_range=5.0, sigma_low=0.1, sigma_high=0.4)
+    what = plan(Greedy, Scenario(environment, attacks.NoAttack(), [0]), 40, seed=1, record=True)
+    device = Device.find()
+    batch = play(what, range(7, 10), 40, 1, np.array([40]), device).record.cpu().numpy().astype(float)
+    alone = play(what, range(8, 9), 40, 1, np.array([40]), device).record.cpu().numpy().astype(float)
+    assert np.array_equal(batch[1:2], alone)  # a trial's world does not depend on the batch
+    seen = Rounds.read(batch, what)
+    entries = seen.actions.ravel()
+    assert len(np.unique(entries)) > 0.999 * entries.size  # nothing is drawn twice
+    assert stats.kstest(entries * 2.0, stats.uniform(-1.0, 2.0).cdf).pvalue > 1e-3  # ±1/√4
+    assert stats.kstest(seen.sigma.ravel(), stats.uniform(0.1, 0.3).cdf).pvalue > 1e-3
+    assert stats.kstest((seen.noise[:, :, 0] / seen.sigma).ravel(), stats.norm.cdf).pvalue > 1e-3
+    assert stats.kstest(seen.coin.ravel(), stats.uniform.cdf).pvalue > 1e-3
+    neighbours = np.corrcoef(seen.actions[:, 1:].ravel(), seen.actions[:, :-1].ravel())[0, 1]
+    assert abs(neighbours) < 4.0 / entries.size**0.5

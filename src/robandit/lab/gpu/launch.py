@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,17 +73,31 @@ def key_of(seed: int) -> int:
 
 def play(what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device) -> Played:
     """Play consecutive ``trials`` of a plan, and keep the columns at the rounds ``at``."""
-    first, lanes, kind = trials[0], len(trials), what.world_kind
-    out = device.filled((len(at), len(COLUMNS), lanes), np.nan)
-    size = kind.tall * (kind.wide + 1) + _EXTRA
-    shared, state = _inputs(what, trials, seed, at, device), _start(what, lanes, device)
-    records = []
-    for kernel, here, begin, end in _phases(what.fresh, rounds, at):
-        record = device.filled((lanes, end + 1, size) if kind.record else (1,), np.nan)
-        places = (key_of(seed), first, lanes, here, begin, end)
-        kernel[(lanes,)](out, record, *shared, *state, *places, kind, what.policy_kind, num_warps=1)
-        records.append(record[:, begin : end + 1] if kind.record else record)
-    return Played(out, device.torch.cat(records, 1) if kind.record else None)
+    found, launches = prepare_launches(what, trials, rounds, seed, at, device)
+    records = [launch() for launch in launches]
+    return found._replace(record=device.torch.cat(records, 1)) if what.world_kind.record else found
+
+
+def prepare_launches(
+    what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device
+) -> tuple[Played, list[Callable[[], Any]]]:
+    """Put on the device what `play` needs. Gives where the columns will be, and the launches to make, in order."""
+    out = device.filled((len(at), len(COLUMNS), len(trials)), np.nan)
+    held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
+    places = key_of(seed), trials[0], len(trials)
+    return Played(out, None), [
+        partial(_launch, what, out, held, (*places, *phase), kernel, device)
+        for kernel, *phase in _phases(what.fresh, rounds, at)
+    ]
+
+
+def _launch(what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], kernel: Any, device: Device) -> Any:
+    """Launch a kernel, one warp for each trial. Gives its rounds, (B, rounds, numbers), if the plan asks for them."""
+    kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
+    shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
+    record = device.filled(shape, np.nan)
+    kernel[(lanes,)](out, record, *held, *places, kind, what.policy_kind, num_warps=1)
+    return record[:, begin : end + 1] if kind.record else None
 
 
 def _phases(fresh: int, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
