@@ -35,7 +35,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the trials on the CPU,
 
 from gpu_replay import replayed  # noqa: E402
 
-from robandit import CWOFUL, OFUL, Greedy, RobustWeightedOFUL, WeightedOFUL  # noqa: E402
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL  # noqa: E402
 from robandit.arrays import Floats  # noqa: E402
 from robandit.errors import ConfigError  # noqa: E402
 from robandit.experiments.paper import figure1  # noqa: E402
@@ -65,8 +65,10 @@ class Case(NamedTuple):
 
 
 WEIGHTED, CW = with_settings(WeightedOFUL, radius_scale=0.016), with_settings(CWOFUL, radius_scale=0.1)
+LEVELS = with_settings(MultiLevelWeightedOFUL, radius_scale=0.004)
 CHECKED = [
     Case("Weighted OFUL, 90 flips", WEIGHTED, PAPER, attacks.Flip(rounds=90)),
+    Case("Multi-level, 90 flips", LEVELS, PAPER, attacks.Flip(rounds=90)),
     Case("OFUL, clean", with_settings(OFUL, radius_scale=0.4), PAPER, attacks.NoAttack()),
     Case("Greedy, 30 flips", Greedy, PAPER, attacks.Flip(rounds=30)),
     Case("CW-OFUL, 90 flips", with_settings(CW, corruption=LABELLED), PAPER, attacks.Flip(rounds=90)),
@@ -91,6 +93,10 @@ TIMED: list[tuple[Case, int, dict[str, Any]]] = [  # and the rounds of a trial
     (Case("Weighted OFUL, one set, flips", WEIGHTED, PAPER, attacks.Bursts(budget=1e6)), 10_000, {}),
     (Case("Weighted OFUL, fresh sets", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {}),
     (Case("the same by tf32x3", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {"precision": "tf32x3"}),
+    (Case("Multi-level, 450 flips", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {}),
+    (Case("the same by one warp", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"warps": 1}),
+    (Case("the same by tf32x3", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"precision": "tf32x3"}),
+    (Case("Multi-level, clean", LEVELS, PAPER, attacks.NoAttack()), 2_000, {}),
 ]
 
 
@@ -175,6 +181,8 @@ def ceilings(device: Device, size: int) -> tuple[float, float]:
 def operations(case: Case) -> int:
     """What a round needs: V v, the update of V, and K-vectors; on a fresh set the product Sᵀ X as well."""
     d, k = case.environment.dim, case.environment.actions
+    if case.policy is LEVELS:  # a product, two updates of two matrices each, and where the farthest point lies
+        return 2 * k * d * d + 6 * k * d + 16 * d * d
     held = 2 * k * d + 2 * k * d + 10 * k
     fresh = 2 * k * d * d + 6 * k * d + 4 * d * d + 10 * k
     return fresh if case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh) else held
@@ -190,7 +198,9 @@ def times(device: Device, trials: int, most: int | None, repeats: int) -> None:
     for case, rounds, kind in TIMED:
         rounds = min(rounds, most or rounds)
         what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
-        what = what._replace(world_kind=what.world_kind._replace(**kind))
+        what = what._replace(warps=kind.get("warps", what.warps))
+        precision = kind.get("precision", what.world_kind.precision)
+        what = what._replace(world_kind=what.world_kind._replace(precision=precision))
         at, spent, moved = np.array([rounds // 2, rounds]), [], 0
         for _ in range(repeats + 1):  # the first one compiles
             out, launches = prepare_launches(what, range(trials), rounds, SEED, at, device)

@@ -62,7 +62,7 @@ class Rounds(NamedTuple):
 def replayed(make: MakePolicy, scenario: Scenario, rounds: int, seed: int = 1, **kind: Any) -> Replayed:
     """Play a scenario by a kernel, and again by the policy, the attack and the ledger of the CPU."""
     scenario = scenario._replace(environment=scenario.environment.facing(scenario.attack))
-    what, at = plan(make, scenario, rounds, seed, record=True), np.array([1, rounds // 2, rounds])
+    what, at = plan(make, scenario, rounds, seed, record=True), np.arange(1, rounds + 1)
     what = what._replace(world_kind=what.world_kind._replace(**kind))
     device = Device.find()
     played = play(what, scenario.trials, rounds, seed, at, device)
@@ -70,7 +70,8 @@ def replayed(make: MakePolicy, scenario: Scenario, rounds: int, seed: int = 1, *
     written = dict(zip(COLUMNS, played.columns.cpu().numpy().astype(float).transpose(1, 0, 2), strict=True))
     if isinstance(make, partial) and make.keywords.get("corruption") == REALISED:
         make = partial(make, corruption=_rehearse(what, scenario.trials, seed, device).tolist())
-    return _compare(make, scenario, rounds, seed, what, seen, written, at)
+    levels = None if played.used is None else np.diff(played.used[:-1].cpu().numpy().astype(int), axis=0, prepend=0)
+    return _compare(make, scenario, rounds, seed, what, seen, written, levels)
 
 
 def _compare(
@@ -81,7 +82,7 @@ def _compare(
     what: Plan,
     seen: Rounds,
     written: dict[str, Floats],
-    at: Ints,
+    levels: Ints | None,
 ) -> Replayed:
     policy: Any = prepare(make, [scenario], rounds, seed)
     adversary = Adversary([(scenario.attack, scenario.environment, scenario.trials)], seed)
@@ -96,27 +97,41 @@ def _compare(
         offer = _offer(t, seen, truth, what)
         plot = adversary.commit(offer, [offer])
         sigma = offer.sigma if offer.told is None else offer.told
-        heights, half_widths = policy.confidence(policy.no_level)._heights(plot.actions)
+        if levels is not None:
+            drawn = levels[t - 1, :, 1 : policy.levels + 1].argmax(axis=1) + 1
+            object.__setattr__(policy, "draw_level", lambda uniform, drawn=drawn: drawn)
         decision = policy.choose(plot.actions, sigma)
+        heights, half_widths = _heights(policy, plot.actions, decision)
         index = seen.played[:, t - 1]
         scale = np.maximum(half_widths.max(axis=1), np.abs(heights).max(axis=1)) + 1e-9
         lost = (heights.max(axis=1) - heights[lanes, index]) / scale
-        changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
         assert isinstance(plot.actions, np.ndarray)
         decision = replace(decision, index=index, action=plot.actions[lanes, index])
         reward = adversary.answer(offer, [offer], plot, decision)
         reward_gap = max(reward_gap, float(np.abs(reward - seen.reward[:, t - 1]).max()))
+        if levels is not None:
+            climbed = levels[t - 1, :, policy.levels + 1]
+            lost = np.where(climbed == decision.info.cascade, lost, np.inf)
+        changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
         policy.update(decision, reward)
         regret += offer.menu.best - offer.mean_of(index, decision.action)
         earned += offer.reward_of(index, decision.action)
         least = np.minimum(least, offer.menu.gap)
-        if t in at:
-            ledger = adversary.ledger
-            now = (regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, offer.menu.gap, least)
-            place = at.tolist().index(t)
-            for name, value in zip(COLUMNS, now, strict=True):
-                column_gap = max(column_gap, float(np.abs(written[name][place] - value).max()))
+        ledger = adversary.ledger
+        now = (regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, offer.menu.gap, least)
+        for name, value in zip(COLUMNS, now, strict=True):
+            column_gap = max(column_gap, float(np.abs(written[name][t - 1] - value).max()))
     return Replayed(changed / rounds, behind, reward_gap, column_gap)
+
+
+def _heights(policy: Any, actions: Any, decision: Any) -> tuple[Floats, Floats]:
+    """The heights of all actions under the set that was used, and half-widths that they are to be compared with."""
+    if not policy.levels:
+        return policy.confidence(policy.no_level)._heights(actions)
+    used = decision.level + decision.info.cascade
+    whole, widths = policy._global(used, policy.rows)._heights(actions)
+    pairs = policy.confidence(np.minimum(used, policy.levels)).support(actions).values
+    return np.where((used > policy.levels)[:, None], whole, pairs), widths
 
 
 def _offer(t: int, seen: Rounds, truth: Floats, what: Plan) -> Offer:

@@ -50,6 +50,8 @@ def condensed() -> tuple[dict[str, Any], Floats]:
         "quantiles": np.array([[one.quantiles for one in row] for row in spreads]),
         "worst": np.array([[one.worst for one in row] for row in spreads]),
         "ends": regret[:, :, -1],
+        "empty": np.array([[0.0, 0.0], [0.0, 2.5]]),
+        "cascade": np.zeros((2, 2)),
         "round": at,
         "config": np.array(json.dumps(RUN.plain())),
         "version": np.array(robandit.__version__),
@@ -73,6 +75,7 @@ def test_curves_and_ends_are_those_of_the_trials(source: Path, tmp_path: Path) -
             assert (case.attack, case.corruption) == ("flip", 8.0 * column)
             for row, curve in enumerate(policies.values()):
                 assert curve.rounds.tolist() == [1, 3, 10, 30] and curve.trials == 300 and curve.realised == 3.0
+                assert curve.empty == 2.5 * row * column
                 assert curve.mean == pytest.approx(regret[row, column].mean(axis=1))
                 assert curve.spread.worst == pytest.approx(spread(regret[row, column]).worst)
     ends = result.table.filter(np.array(result.table["policy"]) == "OFUL")["regret"].to_numpy()

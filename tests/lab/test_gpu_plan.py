@@ -106,6 +106,12 @@ def test_a_gpu_machine_needs_no_pyarrow_and_no_joblib() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-def test_multi_level_is_refused_for_now() -> None:
-    with pytest.raises(ConfigError, match="MultiLevelWeightedOFUL runs on the CPU"):
-        planned(MultiLevelWeightedOFUL)
+def test_radii_of_levels_are_those_of_the_policy() -> None:
+    found = planned(partial(MultiLevelWeightedOFUL, radius_scale=0.01))
+    policy = MultiLevelWeightedOFUL(dim=4, noise_range=0.5, horizon=50, radius_scale=0.01, trials=1, seed=0)
+    assert found.levels is not None and found.policy_kind.levels == policy.levels == 7
+    for t, level in ((1, 1), (20, 3), (50, 7)):
+        object.__setattr__(policy, "_updates", np.array([t - 1]))
+        wanted = [radius(np.array([level]), np.array([0]))[0] for radius in (policy.beta, policy.gamma)]
+        ours = found.radii[t] + found.levels.steps[0, level], found.levels.gammas[t] + found.levels.steps[1, level]
+        assert ours == pytest.approx(wanted, rel=1e-12)

@@ -11,8 +11,9 @@ import pytest
 from gpu_replay import Rounds, replayed
 from scipy import stats
 
-from robandit import CWOFUL, OFUL, Greedy, RobustWeightedOFUL, WeightedOFUL
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL
 from robandit.lab import attacks, environments
+from robandit.lab.gpu.kernels import levels
 from robandit.lab.gpu.launch import Device, play
 from robandit.lab.gpu.plan import plan
 from robandit.lab.protocol import LABELLED, REALISED, Scenario
@@ -74,6 +75,43 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
         attacks.Bursts(period=8, length=3, budget=None),
     ),
 }
+LEVELS: dict[str, tuple[Any, Any, Any]] = {
+    "no lies": (
+        with_settings(MultiLevelWeightedOFUL, radius_scale=0.01),
+        environments.Paper(**SMALL),
+        attacks.NoAttack(),
+    ),
+    "lies at first, and empty sets": (
+        with_settings(MultiLevelWeightedOFUL, radius_scale=0.002),
+        environments.Paper(**SMALL),
+        attacks.Flip(rounds=10),
+    ),
+    "lies on fresh sets": (
+        with_settings(MultiLevelWeightedOFUL, radius_scale=0.002),
+        environments.Fresh(**SMALL),
+        attacks.SuppressBest(budget=4.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels_intersections_and_the_cascade_are_those_of_the_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    kernel: Any = vars(levels)["best_first"]
+
+    def counted(*given: Any) -> Any:
+        searched.append(1)
+        return kernel(*given)
+
+    monkeypatch.setattr(levels, "best_first", counted)
+    make, environment, attack = LEVELS[name]
+    found = replayed(make, Scenario(environment, attack, range(2)), rounds=25)
+    print(f"{name}: {found}, {len(searched)} searches")
+    assert bool(searched) == name.startswith("lies")  # where bounds don't decide
+    assert found.behind < 1e-4
+    assert found.changed <= 0.05
+    assert found.reward < 1e-5
+    assert found.columns < 1e-4
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -83,8 +83,8 @@ def _curve(trials: int, case: Case, held: dict[str, Any], at: tuple[int, int]) -
         half=half,
         trials=trials,
         realised=float(means["c_play" if case.strength == "strong" else "c_sup"][-1]),
-        empty=0.0,
-        cascade=0.0,
+        empty=float(held["empty"][at]),
+        cascade=float(held["cascade"][at]),
         spread=Spread(held["quantiles"][at], held["worst"][at]),
     )
 

@@ -20,7 +20,7 @@ import numpy as np
 import robandit
 from robandit.errors import ConfigError
 from robandit.files import save_file
-from robandit.lab.gpu.launch import COLUMNS, Device, play
+from robandit.lab.gpu.launch import COLUMNS, Device, Played, play
 from robandit.lab.gpu.plan import CPU, plan
 from robandit.lab.plan import Run, make_policy, make_scenario
 from robandit.lab.protocol import Scenario, checkpoints
@@ -42,8 +42,10 @@ def condense(run: Run, progress: Callable[[int], object] | None = None) -> Conde
         scenario = Scenario(*make_scenario(world, attack), range(run.trials))
         what = plan(make_policy(policy), scenario, run.rounds, run.seed)
         chunks = [range(first, min(first + _LANES, run.trials)) for first in range(0, run.trials, _LANES)]
-        parts = [play(what, chunk, run.rounds, run.seed, at, device).columns for chunk in chunks]
-        for name, values in summed_up(device.torch.cat(parts, 2), device).items():
+        parts = [play(what, chunk, run.rounds, run.seed, at, device) for chunk in chunks]
+        kept = summed_up(device.torch.cat([part.columns for part in parts], 2), device)
+        kept |= _climbed(parts, what.policy_kind.levels, device)
+        for name, values in kept.items():
             found.setdefault(name, []).append(values)
         if progress is not None:
             progress(run.rounds * run.trials)
@@ -69,6 +71,14 @@ def summed_up(columns: Any, device: Device) -> dict[str, Any]:
         "ends": regret[-1],
     }
     return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def _climbed(parts: list[Played], levels: int, device: Device) -> dict[str, Any]:
+    """The mean numbers of empty sets and of levels climbed by the end; none of either without levels."""
+    if not levels:
+        return {"empty": np.zeros(()), "cascade": np.zeros(())}
+    used = device.torch.cat([part.used[-2] for part in parts]).double().mean(dim=0).cpu().numpy()
+    return {"empty": used[0], "cascade": used[levels + 1]}
 
 
 def save_condensed(path: Path, held: Condensed, *, force: bool = False) -> None:

@@ -21,6 +21,7 @@ from robandit.streams import ENVIRONMENT
 
 COLUMNS = ("regret", "reward", "c_sup", "c_play", "lies", "gap", "smallest_gap")
 """What the kernels write down at each checkpoint, in this order."""
+_COUNTS = 32  # as in kernels.levels
 _EXTRA = 4  # numbers of a recorded round beside its decision set and its noise: σ, the coin, the place, the reward
 
 
@@ -63,7 +64,9 @@ class Played(NamedTuple):
     columns: Any
     """(checkpoints, `COLUMNS`, B), in float32."""
     record: Any
-    """Every round, (B, rounds + 1, numbers), if the plan asks for it."""
+    """Every round, (B, rounds, numbers), if the plan asks for it."""
+    used: Any
+    """Empty sets, the rounds of each level and steps of the cascade, (checkpoints, B, 32), of a policy with levels."""
 
 
 def key_of(seed: int) -> int:
@@ -85,25 +88,45 @@ def prepare_launches(
     out = device.filled((len(at), len(COLUMNS), len(trials)), np.nan)
     held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
     places = key_of(seed), trials[0], len(trials)
-    return Played(out, None), [
-        partial(_launch, what, out, held, (*places, *phase), kernel, device)
-        for kernel, *phase in _phases(what.fresh, rounds, at)
+    used, more = (None, []) if what.levels is None else _level_state(what, len(trials), len(at), device)
+    return Played(out, None, used), [
+        partial(_launch, what, out, held, (*places, *phase), more, kernel, device)
+        for kernel, *phase in _phases(what, rounds, at)
     ]
 
 
-def _launch(what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], kernel: Any, device: Device) -> Any:
-    """Launch a kernel, one warp for each trial. Gives its rounds, (B, rounds, numbers), if the plan asks for them."""
+def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[Any, list[Any]]:
+    """The counts of a policy with levels, and what its kernel gets beside the others' arrays: radii, S and S⁻¹, μ."""
+    assert what.levels is not None
+    wide, levels = what.world_kind.wide, what.policy_kind.levels
+    used = device.filled((looks + 1, lanes, _COUNTS), 0, "int32")
+    unit, start = device.torch.eye(wide, device=device.name), what.learner.start
+    store = unit.repeat(lanes, 2 * levels + 1, 1, 1) / start
+    store[:, 1::2] = unit * start
+    centers = device.filled((lanes, levels + 1, wide), 0.0)
+    radii = [device.array(values, "float32") for values in (what.levels.gammas, what.levels.steps)]
+    return used, [what.fresh, *radii, store, centers, used]
+
+
+def _launch(
+    what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], more: Sequence[Any], kernel: Any, device: Device
+) -> Any:
+    """Launch a kernel, a program for each trial. Gives its rounds, (B, rounds, numbers), if the plan asks for them."""
     kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
     shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
     record = device.filled(shape, np.nan)
-    kernel[(lanes,)](out, record, *held, *places, kind, what.policy_kind, num_warps=1)
+    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=what.warps)
     return record[:, begin : end + 1] if kind.record else None
 
 
-def _phases(fresh: int, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
+def _phases(what: Plan, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
     """The kernels to launch, each with its first checkpoint, its first round and its last."""
     from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
+    from robandit.lab.gpu.kernels.levels import play_levels
 
+    if what.levels is not None:
+        return [(play_levels, 0, 1, rounds)]
+    fresh = what.fresh
     found: list[tuple[Any, int, int, int]] = []
     if fresh:
         found.append((play_fresh, 0, 1, fresh))
@@ -143,6 +166,8 @@ def _rehearse(what: Plan, trials: Sequence[int], seed: int, device: Device) -> F
     """C_sup at the end of each trial, (B,): what a weak attack spends, whoever plays."""
     plain = what._replace(
         by_corruption=None,
+        levels=None,
+        warps=1,
         policy_kind=PolicyKind(UNIT, POINT, False),
         world_kind=what.world_kind._replace(record=False),
     )
@@ -196,20 +221,25 @@ def simulate_each(
     """Do on the device what `protocol.simulate_each` does on the CPU."""
     device, traces = Device.find(), []
     for policy in policies:
+        plans = [plan(policy, scenario, rounds, seed) for scenario in scenarios]
         parts = [
-            play(plan(policy, scenario, rounds, seed), scenario.trials, rounds, seed, at, device).columns
-            for scenario in scenarios
+            play(what, scenario.trials, rounds, seed, at, device)
+            for what, scenario in zip(plans, scenarios, strict=True)
         ]
-        traces.append(trace(device.torch.cat(parts, 2).cpu().numpy().astype(float), at))
+        traces.append(_trace(parts, at, plans[0].policy_kind.levels, device))
     if progress is not None:
         progress(rounds)
     return traces
 
 
-def trace(columns: Floats, at: Ints) -> Trace:
-    """The trace of what kernels wrote down, (checkpoints, `COLUMNS`, B)."""
+def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Trace:
+    """The trace of what kernels wrote down in some scenarios."""
+    columns = device.torch.cat([part.columns for part in parts], 2).cpu().numpy().astype(float)
     named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
     shape = named["regret"].shape
+    used = np.zeros((*shape, 0), np.int64)
+    if levels:
+        used = device.torch.cat([part.used[:-1] for part in parts], 1).cpu().numpy().astype(np.int64)
     return Trace(
         round=at,
         **{name: values for name, values in named.items() if name != "lies"},
@@ -218,6 +248,6 @@ def trace(columns: Floats, at: Ints) -> Trace:
         proved=np.full(shape, np.nan),
         source=np.full(shape, -1, np.int64),
         lies_by_source=np.zeros((*shape, 0), np.int64),
-        level_use=np.zeros((*shape, 0), np.int64),
-        info={},
+        level_use=used[:, :, 1 : levels + 1],
+        info={"empty": used[:, :, 0], "cascade": used[:, :, levels + 1]} if levels else {},
     )

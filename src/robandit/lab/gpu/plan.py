@@ -19,7 +19,16 @@ from robandit.errors import ConfigError
 from robandit.lab.attacks import Attack, ClickFraud, Flips, NoAttack, OracleTarget, RandomFlips, SuppressBest
 from robandit.lab.environments import Environment, Synthetic
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
-from robandit.policies import CWOFUL, OFUL, Greedy, Policy, RobustWeightedOFUL, WeightedOFUL, radius
+from robandit.policies import (
+    CWOFUL,
+    OFUL,
+    Greedy,
+    MultiLevelWeightedOFUL,
+    Policy,
+    RobustWeightedOFUL,
+    WeightedOFUL,
+    radius,
+)
 from robandit.policies.parts import CorruptionWeights
 
 CPU = "cpu"
@@ -29,6 +38,7 @@ PRECISION = "float32"
 """The precision of the kernels; sums are kept in float64."""
 LARGEST = 32
 """Most features and most actions that a kernel holds in the registers of a warp."""
+_MOST_LEVELS = 30  # beside two other counts in the places of a warp
 _AGAIN = 16  # test_accuracy.py shows what other numbers do
 _SMALLEST = 16  # of a tile that tensor cores multiply
 
@@ -70,6 +80,8 @@ class PolicyKind(NamedTuple):
     radius: int
     hidden: bool
     """Whether policies are told R instead of σ."""
+    levels: int = 0
+    """The number of levels of a policy that has some."""
 
 
 class WorldNumbers(NamedTuple):
@@ -99,6 +111,13 @@ class PolicyNumbers(NamedTuple):
     told: float
 
 
+class LevelRadii(NamedTuple):
+    """γ_{t,1} by round, (rounds + 1,), and what β and γ of level ℓ have more than those of level 1, (2, 32)."""
+
+    gammas: Floats
+    steps: Floats
+
+
 class Plan(NamedTuple):
     """Everything about one policy in one scenario that a launch needs."""
 
@@ -115,6 +134,10 @@ class Plan(NamedTuple):
     """The radius in round t without corruption that differs by trial, (rounds + 1,)."""
     threshold: float
     """CW-OFUL's α."""
+    warps: int
+    """How many warps play a trial: with one, the levels' kernel would not fit into the registers."""
+    levels: LevelRadii | None
+    """How the radii of a policy with levels depend on the level."""
     by_corruption: Callable[[Floats], tuple[Floats, Floats]] | None
     """What C (B,) adds to the radius, and α, (B,), if the policy is told what each trial's attack will spend."""
 
@@ -142,6 +165,8 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
+        warps=4 if kind.levels else 1,
+        levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,
     )
 
@@ -268,14 +293,24 @@ def _cw(policy: CWOFUL, rounds: int) -> _Found:
     return PolicyKind(LEVERAGE, BY_ROUND, False), _learner(policy), radii, threshold
 
 
-_POLICIES: dict[type, Callable[[Any, int], _Found]] = {
-    OFUL: _oful,
-    WeightedOFUL: _weighted,
-    RobustWeightedOFUL: _robust,
-    Greedy: _greedy,
-    CWOFUL: _cw,
-}
-"""The policies that a kernel can play."""
+def _multi_level(policy: MultiLevelWeightedOFUL, rounds: int) -> _Found:
+    if policy.levels > _MOST_LEVELS:
+        _refuse(f"Multi-level weighted OFUL with more than {_MOST_LEVELS} levels")
+    numbers = _learner(policy, floor=policy.sigma_bar.floor)
+    kind = PolicyKind(VARIANCE, BY_ROUND, False, policy.levels)
+    one = np.ones(rounds, np.int64)
+    setting = policy.constants(policy.delta, policy.sigma_bar.floor)
+    return kind, numbers, radius.beta_by_level(setting, policy.levels, policy.radius_scale)(_rounds(rounds), one), 0.0
+
+
+def _level_radii(policy: MultiLevelWeightedOFUL, rounds: int) -> LevelRadii:
+    setting, scale = policy.constants(policy.delta, policy.sigma_bar.floor), policy.radius_scale
+    gamma = radius.gamma_by_level(setting, policy.levels, policy.horizon, scale)
+    beta, steps = radius.beta_by_level(setting, policy.levels, scale), np.zeros((2, _MOST_LEVELS + 2))
+    levels, one = np.arange(1, policy.levels + 1), np.ones(policy.levels, np.int64)
+    for row, by_level in enumerate((beta, gamma)):
+        steps[row, levels] = by_level(one, levels) - by_level(one, one)
+    return LevelRadii(np.concatenate([[0.0], gamma(_rounds(rounds), np.ones(rounds, np.int64))]), steps)
 
 
 def _rounds(rounds: int) -> NDArray[np.int64]:
@@ -293,3 +328,14 @@ def _by_corruption(policy: Any, corruption: Floats) -> tuple[Floats, Floats]:
     setting = policy.constants(policy.delta, policy.sigma_bar.floor)
     more = radius.alpha(setting, 1, corruption) - radius.alpha(setting, 1, 0.0)
     return scale * more, np.zeros(len(corruption))
+
+
+_POLICIES: dict[type, Callable[[Any, int], _Found]] = {
+    OFUL: _oful,
+    WeightedOFUL: _weighted,
+    RobustWeightedOFUL: _robust,
+    Greedy: _greedy,
+    CWOFUL: _cw,
+    MultiLevelWeightedOFUL: _multi_level,
+}
+"""The policies that a kernel can play."""

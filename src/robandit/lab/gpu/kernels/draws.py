@@ -7,6 +7,7 @@ ROUND = tl.constexpr(0)
 SETS = tl.constexpr(1)
 COINS = tl.constexpr(2)
 TIES = tl.constexpr(3)
+LEVELS = tl.constexpr(4)
 """What a number is for: the last word of Philox's counter."""
 
 
