@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +73,22 @@ def test_what_is_summed_up_is_the_summary_of_the_table(tmp_path: Path) -> None:
             assert (ours[4:7]) == pytest.approx(curve[4:7])  # corruption, empty sets, levels climbed
             for one, other in zip((*ours[:3], *ours.spread), (*curve[:3], *curve.spread), strict=True):
                 assert one == pytest.approx(other, rel=1e-6)
+
+
+_WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(("pyarrow", "joblib", "tqdm", "matplotlib", "threadpoolctl", "scipy")))
+from robandit.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_machine_with_pytorch_alone_sums_a_run_up(tmp_path: Path) -> None:
+    words = ["simulate", "--policy", "greedy", "--environment", "paper,dim=3,actions=4", "--rounds", "3"]
+    words += ["--trials", "2", "--device", "cuda", "--out", str(tmp_path / "run.npz")]
+    done = subprocess.run([sys.executable, "-c", _WITHOUT, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "6 rounds in" in done.stdout
+    again = subprocess.run([sys.executable, "-c", _WITHOUT, *words[:-1], "run.parquet"], capture_output=True, text=True)
+    assert again.returncode == 2 and "pip install" in again.stderr
+    assert load_condensed(tmp_path / "run.npz", tmp_path / "run.parquet").table.num_rows == 2

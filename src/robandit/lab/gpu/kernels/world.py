@@ -51,14 +51,16 @@ def noise_of(numbers, means, u0, u1, u2, seed, t, trial, W: tl.constexpr):
     """σ_t, and the noise ε_t, as `Synthetic._noise` draws them: one number, or for clicks one for each action."""
     low, high, reach = tl.load(numbers + SIGMA_LOW), tl.load(numbers + SIGMA_HIGH), tl.load(numbers + NOISE_RANGE)
     if W.noise == BERNOULLI:
-        coins = for_actions(seed, t, trial, COINS, W)
-        return 0.5 + 0.0 * low, tl.where(coins < means, 1.0, 0.0) - means
-    if W.noise == TWO_POINT:
+        sigma = 0.5 + 0.0 * low
+        noise = tl.where(for_actions(seed, t, trial, COINS, W) < means, 1.0, 0.0) - means
+    elif W.noise == TWO_POINT:
         sigma = low * tl.exp(u0 * tl.log(high / low))
-        return sigma, tl.where(u1 < 0.5, -sigma, sigma)
-    sigma = low + (high - low) * u0
-    normal, _ = tl.pair_uniform_to_normal(u1, u2)
-    return sigma, tl.minimum(tl.maximum(sigma * normal, -reach), reach)
+        noise = tl.where(u1 < 0.5, -sigma, sigma)
+    else:
+        sigma = low + (high - low) * u0
+        normal, _ = tl.pair_uniform_to_normal(u1, u2)
+        noise = tl.minimum(tl.maximum(sigma * normal, -reach), reach)
+    return sigma, noise
 
 
 @triton.jit

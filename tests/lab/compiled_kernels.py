@@ -1,0 +1,61 @@
+"""Compiles the kernels for a Hopper GPU, which needs none, and prints a line for each: its name and its stack's bytes.
+
+Run in a process of its own, without the interpreter.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, WeightedOFUL
+from robandit.lab import attacks, environments
+from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
+from robandit.lab.gpu.kernels.levels import play_levels
+from robandit.lab.gpu.plan import plan
+from robandit.lab.protocol import Scenario
+
+INTEGERS = {"seed": "i64", "when": "*i8", "checkpoints": "*i32", "totals": "*fp64", "used": "*i32"}
+INTEGERS |= dict.fromkeys(("first", "lanes", "here", "begin", "end", "fresh"), "i32")
+
+
+def stack(kernel: Any, make: Any, environment: Any, attack: Any, **kind: Any) -> int:
+    """The bytes of the stack, into which registers are spilled, of a kernel that is compiled for a scenario."""
+    what = plan(make, Scenario(environment, attack, [0]), rounds=100, seed=1)
+    names = [parameter.name for parameter in kernel.params]
+    types = {name: INTEGERS.get(name, "*fp32") for name in names} | {"W": "constexpr", "P": "constexpr"}
+    constants = {"W": what.world_kind._replace(**kind), "P": what.policy_kind}
+    source = ASTSource(kernel, types, {(names.index(name),): value for name, value in constants.items()})
+    done = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": what.warps})
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(done.asm["cubin"])
+        file.flush()
+        told = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True)
+    return int(re.findall(r"STACK:(\d+)", told.stdout)[0])
+
+
+def main() -> None:
+    flips, levels = attacks.Flip(rounds=9), partial(MultiLevelWeightedOFUL, radius_scale=0.01)
+    paper, fresh, clicks = environments.Paper(), environments.Fresh(), environments.Bernoulli()
+    print("held", stack(play_held, WeightedOFUL, paper, flips))
+    print("held", stack(play_held, CWOFUL, paper, attacks.SuppressBest()))
+    print("held", stack(play_held, OFUL, clicks, attacks.ClickFraud()))
+    print(
+        "held", stack(play_held, Greedy, environments.Paper(noise="two-point", sigma_low=0.01), attacks.RandomFlips())
+    )
+    print("fresh", stack(play_fresh, WeightedOFUL, fresh, attacks.OracleTarget(target=3), record=True))
+    print("fresh", stack(play_fresh, WeightedOFUL, fresh, flips, precision="tf32x3"))
+    print("levels", stack(play_levels, levels, paper, flips))
+
+
+if __name__ == "__main__":
+    main()
