@@ -68,7 +68,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_curves_and_ends_are_those_of_the_trials(source: Path, tmp_path: Path) -> None:
     _, regret = condensed()
-    result = load_condensed(source, tmp_path / "run.parquet")
+    result = load_condensed(source, tmp_path / "new" / "run.parquet")
     assert result.config == RUN.plain() and result.last_round().equals(result.table)
     for table in (result.table, result.last_round()):
         for column, (case, policies) in enumerate(summary(table).items()):

@@ -99,5 +99,6 @@ def load_condensed(source: Path, out: Path, *, wanted: Run | None = None, force:
     if not force and find_result(out, run):
         return read(out)
     table = tabulate_condensed(run, held)
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, lambda file: write(file, [table], [table.schema], stamp(run)), replace=force)
     return read(out)
