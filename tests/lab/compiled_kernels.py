@@ -12,14 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
 from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, WeightedOFUL
 from robandit.lab import attacks, environments
-from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
-from robandit.lab.gpu.kernels.levels import play_levels
 from robandit.lab.gpu.plan import plan
 from robandit.lab.protocol import Scenario
 
@@ -29,6 +23,10 @@ INTEGERS |= dict.fromkeys(("first", "lanes", "here", "begin", "end", "fresh"), "
 
 def stack(kernel: Any, make: Any, environment: Any, attack: Any, **kind: Any) -> int:
     """The bytes of the stack, into which registers are spilled, of a kernel that is compiled for a scenario."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
     what = plan(make, Scenario(environment, attack, [0]), rounds=100, seed=1)
     names = [parameter.name for parameter in kernel.params]
     types = {name: INTEGERS.get(name, "*fp32") for name in names} | {"W": "constexpr", "P": "constexpr"}
@@ -44,15 +42,18 @@ def stack(kernel: Any, make: Any, environment: Any, attack: Any, **kind: Any) ->
 
 
 def main() -> None:
+    from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
+    from robandit.lab.gpu.kernels.levels import play_levels
+
     flips, levels = attacks.Flip(rounds=9), partial(MultiLevelWeightedOFUL, radius_scale=0.01)
     paper, fresh, clicks = environments.Paper(), environments.Fresh(), environments.Bernoulli()
     print("held", stack(play_held, WeightedOFUL, paper, flips))
     print("held", stack(play_held, CWOFUL, paper, attacks.SuppressBest()))
     print("held", stack(play_held, OFUL, clicks, attacks.ClickFraud()))
-    print(
-        "held", stack(play_held, Greedy, environments.Paper(noise="two-point", sigma_low=0.01), attacks.RandomFlips())
-    )
-    print("fresh", stack(play_fresh, WeightedOFUL, fresh, attacks.OracleTarget(target=3), record=True))
+    coins = environments.Paper(noise="two-point", sigma_low=0.01)
+    print("held", stack(play_held, Greedy, coins, attacks.RandomFlips()))
+    print("fresh", stack(play_fresh, WeightedOFUL, fresh, flips))
+    print("recorded", stack(play_fresh, WeightedOFUL, fresh, attacks.OracleTarget(target=3), record=True))
     print("fresh", stack(play_fresh, WeightedOFUL, fresh, flips, precision="tf32x3"))
     print("levels", stack(play_levels, levels, paper, flips))
 

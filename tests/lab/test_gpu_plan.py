@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL, cli
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
 from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, WorldNumbers, plan
@@ -115,3 +115,11 @@ def test_radii_of_levels_are_those_of_the_policy() -> None:
         wanted = [radius(np.array([level]), np.array([0]))[0] for radius in (policy.beta, policy.gamma)]
         ours = found.radii[t] + found.levels.steps[0, level], found.levels.gammas[t] + found.levels.steps[1, level]
         assert ours == pytest.approx(wanted, rel=1e-12)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert cli.main(["simulate", "--policy", "greedy", "--rounds", "2", "--device", "cuda", "--out", "run.npz"]) == 2
+    said = capsys.readouterr().err
+    assert "device cuda needs PyTorch with Triton" in said and ".[gpu]" in said
+    assert not Path("run.npz").exists()

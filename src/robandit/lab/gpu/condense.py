@@ -20,7 +20,7 @@ import numpy as np
 import robandit
 from robandit.errors import ConfigError
 from robandit.files import save_file
-from robandit.lab.gpu.launch import COLUMNS, Device, Played, play
+from robandit.lab.gpu.launch import COLUMNS, Device, Played, play, whole
 from robandit.lab.gpu.plan import CPU, plan
 from robandit.lab.plan import Run, make_policy, make_scenario
 from robandit.lab.protocol import Scenario, checkpoints
@@ -43,7 +43,7 @@ def condense(run: Run, progress: Callable[[int], object] | None = None) -> Conde
         what = plan(make_policy(policy), scenario, run.rounds, run.seed)
         chunks = [range(first, min(first + _LANES, run.trials)) for first in range(0, run.trials, _LANES)]
         parts = [play(what, chunk, run.rounds, run.seed, at, device) for chunk in chunks]
-        kept = summed_up(device.torch.cat([part.columns for part in parts], 2), device)
+        kept = summed_up(whole(parts, device), device)
         kept |= _climbed(parts, what.policy_kind.levels, device)
         for name, values in kept.items():
             found.setdefault(name, []).append(values)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from robandit.arrays import Floats, Ints
-from robandit.errors import ConfigError
+from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
@@ -39,7 +39,7 @@ class Device(NamedTuple):
             import torch
             import triton  # noqa: F401  so that what is missing is said here
         except ImportError as error:
-            raise ConfigError(f"device cuda needs PyTorch with Triton: pip install 'robandit[gpu]' ({error})") from None
+            raise ConfigError(f"device cuda needs PyTorch with Triton: {install('gpu')} ({error})") from None
         if os.environ.get("TRITON_INTERPRET") == "1":
             return cls(torch, "cpu")
         if not torch.cuda.is_available():
@@ -67,6 +67,14 @@ class Played(NamedTuple):
     """Every round, (B, rounds, numbers), if the plan asks for it."""
     used: Any
     """Empty sets, the rounds of each level and steps of the cascade, (checkpoints, B, 32), of a policy with levels."""
+
+
+def whole(parts: Sequence[Played], device: Device) -> Any:
+    """The columns of all trials, (checkpoints, `COLUMNS`, B), which must have been written."""
+    columns = device.torch.cat([part.columns for part in parts], 2)
+    if bool(columns.isnan().any()):
+        raise RuntimeError("a kernel left some results unwritten; leave out --device, and please report this")
+    return columns
 
 
 def key_of(seed: int) -> int:
@@ -101,7 +109,7 @@ def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[An
     wide, levels = what.world_kind.wide, what.policy_kind.levels
     used = device.filled((looks + 1, lanes, _COUNTS), 0, "int32")
     unit, start = device.torch.eye(wide, device=device.name), what.learner.start
-    store = unit.repeat(lanes, 2 * levels + 1, 1, 1) / start
+    store = (unit / start).repeat(lanes, 2 * levels + 1, 1, 1)
     store[:, 1::2] = unit * start
     centers = device.filled((lanes, levels + 1, wide), 0.0)
     radii = [device.array(values, "float32") for values in (what.levels.gammas, what.levels.steps)]
@@ -234,7 +242,7 @@ def simulate_each(
 
 def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Trace:
     """The trace of what kernels wrote down in some scenarios."""
-    columns = device.torch.cat([part.columns for part in parts], 2).cpu().numpy().astype(float)
+    columns = whole(parts, device).cpu().numpy().astype(float)
     named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
     shape = named["regret"].shape
     used = np.zeros((*shape, 0), np.int64)

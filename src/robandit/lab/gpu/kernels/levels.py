@@ -9,14 +9,7 @@ import triton
 import triton.language as tl
 
 from robandit.lab.gpu.kernels.draws import LEVELS, decision_set, four
-from robandit.lab.gpu.kernels.ellipsoid import (
-    column_of,
-    keep_sums,
-    load_sums,
-    look,
-    settle,
-    step_of,
-)
+from robandit.lab.gpu.kernels.ellipsoid import column_of, keep_sums, load_sums, look, settle, step_of
 from robandit.lab.gpu.kernels.intersection import best_first, frame_of, squared_norm_of, tip
 from robandit.lab.gpu.kernels.world import HIGH, LOW, at, standing
 
@@ -124,8 +117,8 @@ def learn(policy, root, inner, mean, action, sigma, reward, P: tl.constexpr):
 @triton.jit
 def learn_both(policy, store, centers, lane, level, state, action, sigma, reward, W: tl.constexpr, P: tl.constexpr):
     """Fold a reward into the statistics of all rounds, and into those of the level that was drawn."""
-    whole, low, high = (place_of(store, lane, 0, W, P), place_of(store, lane, 2 * level - 1, W, P),
-                        place_of(store, lane, 2 * level, W, P))  # fmt: skip
+    whole = place_of(store, lane, 0, W, P)
+    low, high = place_of(store, lane, 2 * level - 1, W, P), place_of(store, lane, 2 * level, W, P)
     root, inner, mean = learn(policy, state[0], tl.load(whole), state[1], action, sigma, reward, P)
     tl.store(whole, inner)
     place = center_of(centers, lane, level, W, P)
@@ -133,6 +126,7 @@ def learn_both(policy, store, centers, lane, level, state, action, sigma, reward
     tl.store(low, own)
     tl.store(high, other)
     tl.store(place, center)
+    tl.debug_barrier()  # what one thread has written, another one may read in the next round
     return root, mean
 
 
@@ -175,13 +169,8 @@ def play_levels(
     io, bounds = (record, numbers, when), (tl.load(numbers + LOW), tl.load(numbers + HIGH))
     root = tl.load(roots + lane * WIDE * WIDE + j[:, None] * WIDE + j[None, :])
     start = load_sums(totals, counts, lane)
-    state = (
-        root,
-        tl.load(middles + lane * 2 * WIDE + j),
-        start,
-        tl.zeros([COUNTS], tl.int32),
-        tl.zeros([], tl.float32),
-    )
+    none, nothing = tl.zeros([COUNTS], tl.int32), tl.zeros([], tl.float32)
+    state = (root, tl.load(middles + lane * 2 * WIDE + j), start, none, nothing)
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
         state = play_round(
