@@ -154,7 +154,9 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
     services = Services(postgres.new("same"), 3)
     services.all[2].ask("PUT", "/v1/bandits/shop", {**SHOP, "reward_window": 1.0, "default_reward": 0.0})
     customers, over = shopping(services)
-    time.sleep(2.0)
+    deadline = time.monotonic() + 30.0
+    while count(customers) < 60 and time.monotonic() < deadline:
+        time.sleep(0.1)
     finish(customers, over)
     time.sleep(3.0)  # all windows close, and all hear of it
     seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
@@ -297,6 +299,8 @@ def test_an_older_store_gets_its_checksums(postgres: Postgres) -> None:
         ]
         for name in ("bandits", "events", "snapshots"):
             db.execute(f"ALTER TABLE robandit.{name} DROP COLUMN crc")
+        db.execute("DROP TABLE robandit.rounds")
+        db.execute("DROP SEQUENCE robandit.unplaced")
     again = Hub(open_store(url))
     assert again.bandits["shop"].learner.digest() == digest
     again.stop()

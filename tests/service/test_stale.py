@@ -289,12 +289,22 @@ def test_many_bandits_of_many_lanes_at_once(postgres: Postgres) -> None:
 
 
 def test_damage_to_a_decision_without_a_place_is_noticed(postgres: Postgres) -> None:
+    """The request that needs it is an error, others are served, and nobody starts on it."""
     url = postgres.new("hurt")
     hub = stale(url)
-    working(hub, lambda: hub.create("shop", SETTINGS, 7), lambda: hub.decide("shop", offer("one")))
+
+    async def play() -> None:
+        await hub.create("shop", SETTINGS, 7)
+        await hub.decide("shop", offer("one"))
+        with psycopg.connect(url) as db:
+            db.execute("UPDATE robandit.events SET body = set_bit(body, 77, 1 - get_bit(body, 77)) WHERE number < 0")
+        with pytest.raises(Refused, match="is damaged") as found:
+            await hub.decide("shop", offer("one"))
+        assert found.value.status == 500
+        await hub.decide("shop", offer("two"))
+
+    together([hub], play)
     hub._lanes.finish()
     hub._store.close()
-    with psycopg.connect(url) as db:
-        db.execute("UPDATE robandit.events SET body = set_bit(body, 77, 1 - get_bit(body, 77)) WHERE number < 0")
     with closing(open_store(url)) as store, pytest.raises(StoreError, match="a decision of bandit 'shop' is damaged"):
         Hub(store)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from robandit.service.change_queue import Job, JobGroup
+from robandit.service.change_queue import Job, JobGroup, damaged
 from robandit.service.changes import NoRoundsError, UnwrittenDecision, chosen
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
 from robandit.service.shared_queue import GroupQueue, SharedQueue
-from robandit.service.stores.store import LANES, LogEntry, StoreError, StorePart, View
+from robandit.service.stores.store import LANES, DamageError, LogEntry, StoreError, StorePart, View
 from robandit.wire.events import Decided
 
 log = logging.getLogger("robandit.service")
@@ -22,6 +22,7 @@ log = logging.getLogger("robandit.service")
 LEAST, MOST = 0.05, 60.0
 """Seconds that a state may be old: the least and the most that can be asked for."""
 _TRIES = 3  # times that a group is decided before it is refused, if it is always written too late
+_TURN = 0.05  # seconds after which other requests have their turn
 PLACE_AFTER = 500
 """Decisions in a lane after which they are given their places, if nobody does it before."""
 _FEWEST, _LARGEST = 32, 1024  # rounds reserved for a bandit at a time; each time twice as many
@@ -74,8 +75,9 @@ class StaleQueue(GroupQueue):
         """Decide one after the other while there is time to write them. Return them, the jobs that are left, and how
         many rounds each bandit lacks for those."""
         group, rest, lacking = JobGroup(), list[Job](), Counter[LiveBandit]()
+        end = min(self._seen + 0.75 * self._staleness, monotonic() + _TURN)
         for job in jobs:
-            if group.answers and monotonic() > self._seen + 0.75 * self._staleness:
+            if group.answers and monotonic() > end:
                 rest.append(job)
                 continue
             try:
@@ -116,13 +118,15 @@ class StaleQueue(GroupQueue):
     async def _repeat(self, drawn: UnwrittenDecision) -> Any:
         """The answer to a request whose id was taken."""
         number = drawn.bandit.record.number
-        known = await self._aside(lambda: self._part.find(number, drawn.event.id, final=False))
-        if not isinstance(known, Decided):
-            raise StoreError(f"decision {drawn.event.id!r} was refused as known, and is not there")
         try:
+            known = await self._aside(lambda: self._part.find(number, drawn.event.id, final=False))
+            if not isinstance(known, Decided):
+                raise StoreError(f"decision {drawn.event.id!r} was refused as known, and is not there")
             return drawn.repeat(known)
         except Refused as error:
             return error
+        except DamageError as error:
+            return damaged(error)
 
     def _place_soon(self, bandit: LiveBandit) -> None:
         """Have the decisions of a lane placed, once there are many."""
