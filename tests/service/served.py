@@ -39,7 +39,7 @@ class Server:
         port: int | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
-        self.port = port or free_port()
+        self.port, self.log = port or free_port(), ""
         command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=before)
         self._wait()
@@ -65,7 +65,7 @@ class Server:
             answer = link.getresponse()
             text = answer.read()
             plain = answer.headers.get_content_type() == "application/json"
-            return answer.status, json.loads(text) if plain else text.decode()
+            return answer.status, json.loads(text) if plain else text.decode(errors="replace")
         finally:
             link.close()
 
@@ -78,6 +78,7 @@ class Server:
         """Ask the service to stop; return whether it ended in good order, by the signal that it was sent."""
         self.process.terminate()
         code = self.process.wait(20)
+        self.log = self.process.stderr.read() if self.process.stderr else ""
         self._close()
         return code == -signal.SIGTERM
 
