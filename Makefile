@@ -40,7 +40,7 @@ test-engines: $(VENV)/engines
 
 test-kills: export OPENBLAS_NUM_THREADS = 1
 test-kills: $(VENV)/engines
-	ROBANDIT_KILLS=1000 ROBANDIT_KILLS_TWO=200 $(BIN)/python -m pytest -q -s tests/service/test_kills.py
+	ROBANDIT_KILLS=1000 ROBANDIT_KILLS_TWO=200 ROBANDIT_KILLS_STALE=200 $(BIN)/python -m pytest -q -s tests/service/test_kills.py
 	ROBANDIT_CUTS=100000 $(BIN)/python -m pytest -q -s tests/service/test_power.py -k of_many
 	$(BIN)/python -m pytest -q -s tests/service/test_integrity.py -k of_many
 

@@ -66,6 +66,18 @@ def _serve_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=20_000.0, help="Allow each key this many requests a second (default %(default)g)."
     )
+    _staleness_option(parser)
+
+
+def _staleness_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--staleness",
+        type=float,
+        metavar="MS",
+        help="Let several services on one PostgreSQL decide at the same time, each on a state that is at most so many "
+        "milliseconds old (50 to 60000); all must be started with it. By default each decision is made on the newest "
+        "state, by one service after the other.",
+    )
 
 
 def _serve(options: Namespace) -> None:
@@ -82,10 +94,11 @@ def _serve(options: Namespace) -> None:
     if not keys.required and not is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
     senders = Senders(options.allow_host, addresses=not is_loopback(options.host))
+    staleness = _staleness(options.staleness)
     log_lines.start()
     looker = Looker()
     try:
-        hub = Hub(open_store(options.store), look=looker)
+        hub = Hub(open_store(options.store), look=looker, staleness=staleness)
     except StoreError as error:
         raise ConfigError(str(error)) from None
     Connection.most = most_connections()
@@ -94,6 +107,15 @@ def _serve(options: Namespace) -> None:
     _run(server, looker)
     if hub.broken is not None:
         raise OSError(f"stopped, since it can't write: {hub.broken}")
+
+
+def _staleness(given: float | None) -> float | None:
+    """How old a state may be, in seconds."""
+    from robandit.service.stale_queue import LEAST, MOST
+
+    if given is not None and not LEAST <= given / 1000.0 <= MOST:
+        raise ConfigError(f"--staleness must lie between {1000 * LEAST:g} and {1000 * MOST:g} ms, got {given:g}")
+    return None if given is None else given / 1000.0
 
 
 def _run(server: uvicorn.Server, looker: Looker) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -113,7 +113,7 @@ class Service:
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
-        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look, self._refresh)]
+        ticks = [asyncio.create_task(self._tick(do)) for do in self._chores()]
         try:
             yield
         finally:
@@ -122,6 +122,9 @@ class Service:
                 with suppress(asyncio.CancelledError):
                     await task
             self.hub.stop()
+
+    def _chores(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        return self.hub.place, self.hub.close_windows, self.hub.look, self._refresh
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""

@@ -37,6 +37,12 @@ class Job(NamedTuple):
     done: Done
 
 
+def damaged(error: DamageError) -> Refused:
+    """The answer to a request that needs what is damaged. The service's log says what that is."""
+    log.critical("a request needs what is damaged: %s", error)
+    return Refused(500, "what this needs is damaged; the service's log says where")
+
+
 @dataclass(slots=True)
 class JobGroup:
     """Jobs that have run and are written together: what they wrote, and their answers."""
@@ -51,8 +57,7 @@ class JobGroup:
         except Refused as error:
             result = error
         except DamageError as error:  # of one event, so that the others can still be served
-            log.critical("a request needs what is damaged: %s", error)
-            result = Refused(500, "what this needs is damaged; the service's log says where")
+            result = damaged(error)
         self.answers.append((job.done, result))
 
     def answer(self) -> None:

@@ -20,7 +20,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         name=bandit.record.name,
         settings=bandit.settings,
         now=now,
-        rounds=learner.policy.rounds,
+        rounds=learner.decisions,
         pending=len(learner.pending),
         rewards=learner.rewards,
         defaults=learner.defaults,
@@ -43,7 +43,7 @@ def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
     """The lines that Prometheus reads about these bandits."""
     known = [(one.record.name, one.learner) for one in bandits]
     for metric, kind, value in (
-        ("rounds_total", "counter", lambda learner: learner.policy.rounds),
+        ("rounds_total", "counter", lambda learner: learner.decisions),
         ("rewards_total", "counter", lambda learner: learner.rewards),
         ("defaults_total", "counter", lambda learner: learner.defaults),
         ("lost_total", "counter", lambda learner: learner.lost),

@@ -22,6 +22,7 @@ class SQLiteStore(SQLReader):
     """A `Store` that one process may have open at a time."""
 
     shared = False
+    heard = 0
 
     def __init__(
         self,
@@ -53,6 +54,10 @@ class SQLiteStore(SQLReader):
 
     def close(self) -> None:
         self._db.close()
+
+    def join(self, *, stale: bool) -> None:
+        if stale:
+            raise StoreError("decisions on states that may be old need a PostgreSQL: one process alone serves a file")
 
     # Writing.
 

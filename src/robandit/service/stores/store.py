@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode
@@ -30,8 +30,12 @@ class Bandit(NamedTuple):
     """Time of its creation, in seconds since 1970."""
 
 
+UNPLACED = 0
+"""Place of a decision that is kept for good, and that has no place in its log yet."""
+
+
 class LogEntry(NamedTuple):
-    """An event of a bandit and its place in that bandit's log, from 1 on."""
+    """An event of a bandit and its place in that bandit's log, from 1 on, or `UNPLACED`."""
 
     bandit: int
     place: int
@@ -58,6 +62,54 @@ class DamageError(StoreError):
     """Something in the store is not as it was written. The message names the store, the bandit and the event."""
 
 
+class View(NamedTuple):
+    """What a part of a store hears of the rest."""
+
+    entries: list[LogEntry]
+    """The events that have a place and are new, lane by lane in their order."""
+    heard: list[int]
+    """The number of the last event heard of each lane."""
+    at: float
+    """The time before which everything that was safe has been heard, in seconds since 1970 by the store's clock."""
+
+
+class StorePart(Protocol):
+    """A part of a shared store's logs to which one process adds decisions, without holding others off.
+
+    They are safe at once and have no place yet: whoever calls `Store.news` of their lane next gives them one. After a
+    `StoreError` a part is only closed.
+    """
+
+    heard: list[int]
+    """The number of the last event of each lane when the store was opened."""
+
+    def look(self, after: Sequence[int]) -> View:
+        """Return what is new in each lane after the event of a number."""
+        ...
+
+    def reserve(self, wanted: Mapping[int, tuple[int, int]]) -> dict[int, range]:
+        """Return round numbers that nobody else gets. For each bandit, say a number that they come after, and how
+        many."""
+        ...
+
+    def add(self, decided: Sequence[LogEntry], until: float) -> set[tuple[int, str]] | None:
+        """Keep these decisions for good, except those whose id is taken. Return the bandits and ids of what is kept; or
+        None if it was too late, after the time ``until`` by the store's clock, and nothing is kept."""
+        ...
+
+    def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        """The decision of an id."""
+        ...
+
+    def unplaced(self) -> set[int]:
+        """The lanes that have decisions without a place."""
+        ...
+
+    def close(self) -> None:
+        """Close this part."""
+        ...
+
+
 class Store(Protocol):
     """All bandits and their logs.
 
@@ -68,14 +120,25 @@ class Store(Protocol):
     shared: bool
     """Whether several processes may have the store open at once."""
 
+    @property
+    def heard(self) -> int:
+        """Number of the last event of this lane that was heard or written; 0 in a store that is not shared."""
+        ...
+
+    def join(self, *, stale: bool) -> StorePart | None:
+        """Begin to serve. Those who share a store decide alike: on the newest state; or ``stale``, on one that may be
+        old, and then this returns what the decisions are added to."""
+        ...
+
     def lane(self, number: int) -> Store:
         """One lane of a shared store, as a store of its own, which is opened when it is first needed. Lane 0 also makes
         bandits."""
         ...
 
     def news(self) -> list[Item]:
-        """Return what other processes have written since the last call, in its order. Nobody else writes from now on,
-        until `commit` or `release`."""
+        """Return what other processes have written since the last call, in its order, and then all decisions that are
+        `UNPLACED`, which are to be put with their place. Nobody else writes from now on, until `commit` or `release`,
+        but for decisions into a `StorePart`."""
         ...
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
