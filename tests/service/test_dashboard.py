@@ -163,7 +163,7 @@ def test_the_page_of_the_calls_has_them_all(server: Server) -> None:
     order = sorted(
         lines, key=lambda line: ("DELETE" in line, "/rewards" in line, "/decisions" in line, "-X PUT" not in line)
     )
-    assert [follow(server, line)[0] for line in order] == [201] + [200] * 12 + [409]  # it is in service
+    assert [follow(server, line)[0] for line in order] == [201] + [200] * 13 + [409]  # it is in service
 
 
 # ------------------------------------------------------------------------------------ in a browser

@@ -18,8 +18,8 @@ ROBANDIT = CommandGroup(
     "`robandit --version` prints the version.",
     {
         "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
-        "Serve decisions": [  # `backup` will be here, in maintenance.py
-            *(service.SERVE, service.KEY, maintenance.CHECK),
+        "Serve decisions": [
+            *(service.SERVE, service.KEY, maintenance.CHECK, maintenance.BACKUP, maintenance.RESTORE),
             *(history.IMPORT, history.EXPORT),
         ],
         "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA],  # `play` will be here, in play.py
