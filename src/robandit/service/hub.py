@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from robandit.monitor.certificate import Certificate
@@ -16,7 +18,7 @@ from robandit.service.clock import ServiceClock, ticks
 from robandit.service.lanes import Lanes
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
-from robandit.service.refused import check_rewards
+from robandit.service.refused import Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
 
@@ -154,6 +156,10 @@ class Hub:
         """The lines that Prometheus reads about these bandits."""
         return reports.metrics(self.bandits[name] for name in names)
 
+    def gauges(self) -> Iterator[str]:
+        """The lines that Prometheus reads about the hub itself."""
+        return reports.gauges(len(self.bandits), self._lanes)
+
     def log(self, name: str) -> AsyncIterator[list[bytes]]:
         """A bandit's log so far, some events at a time, as `encode` writes them."""
         return self._pages(self.bandits.named(name))
@@ -169,6 +175,14 @@ class Hub:
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
         return self.bandits.page(bandit, after)
+
+    async def backup(self, path: Path) -> None:
+        """Copy the whole store into a new file, while requests are served in between."""
+        if self._store.shared:
+            raise Refused(501, "this store is a database with tools of its own: pg_dump --schema=robandit")
+        with closing(self._store.copy(path)) as copying:
+            while await self._ask(partial(self.bandits.copy_on, copying)):
+                pass
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""

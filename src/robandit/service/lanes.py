@@ -9,6 +9,7 @@ from functools import partial
 
 from robandit.service.change_queue import ChangeQueue, Queue
 from robandit.service.live import Bandits, LiveBandit
+from robandit.service.meters import Histogram
 from robandit.service.shared_queue import SharedQueue
 from robandit.service.stale_queue import StaleQueue
 from robandit.service.stores.store import LANES, Store
@@ -35,6 +36,16 @@ class Lanes:
     def broken(self) -> str | None:
         """The reason why nothing can be written any more."""
         return next((queue.broken for queue in self._every if queue.broken is not None), None)
+
+    @property
+    def waiting(self) -> int:
+        """Number of jobs that are not being written yet."""
+        return sum(queue.waiting for queue in self._every)
+
+    @property
+    def commits(self) -> Histogram:
+        """How long it took to make each group safe."""
+        return Histogram.sum(queue.commits for queue in self._every)
 
     def of(self, bandit: LiveBandit) -> Queue:
         """The queue of a bandit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -180,6 +180,15 @@ class Bandits(dict[str, LiveBandit]):
     def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
         """Some events after a place of a bandit's log, as far as it is written."""
         return self._readable(bandit).page(bandit.record.number, after)
+
+    def copy_on(self, copying: Generator[None, None, None], items: list[Item]) -> bool:
+        """Copy a little more of the store; whether there is more. Only the copy fails if that fails."""
+        if self.busy:
+            raise StoreBusyError
+        try:
+            return next(copying, True) is None
+        except Exception as error:
+            raise Refused(507, f"no copy was made: {error}") from error
 
     def _readable(self, bandit: LiveBandit) -> Store:
         if self.busy:

@@ -6,6 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any
 
 from robandit.service.change_queue import Job, JobGroup, Queue
@@ -20,6 +21,10 @@ class GroupQueue(Queue):
         super().__init__(bandits)
         self._jobs = list[Job]()
         self._thread = ThreadPoolExecutor(1, "store")  # its own: it waits for locks that other queues' threads may hold
+
+    @property
+    def waiting(self) -> int:
+        return len(self._jobs)
 
     def _take(self, job: Job) -> None:
         self._jobs.append(job)
@@ -76,7 +81,9 @@ class SharedQueue(GroupQueue):
             for job in jobs:
                 group.run(job)
             if group.items:
+                start = perf_counter()
                 await self._aside(append, store, group.items, self._bandits.snapshots(group.items))
+                self.commits.add(perf_counter() - start)
                 self._bandits.written(group.items)
             else:
                 await self._aside(store.release)

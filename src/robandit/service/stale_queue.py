@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any
 
 from robandit.service.change_queue import Job, JobGroup, damaged
@@ -96,7 +96,9 @@ class StaleQueue(GroupQueue):
             await self._lanes[lane].settled.wait()
             if self._lanes[lane].broken is not None:
                 raise StoreError("the state that these decisions were made on is not safe")
+        start = perf_counter()
         written: set[tuple[int, str]] | None = await self._aside(self._part.add, entries, self._until)
+        self.commits.add(perf_counter() - start)
         if written is None:
             self._seen = float("-inf")  # look again
         return written

@@ -8,7 +8,8 @@ and a bandit's log has one order, in which all services fold it. Bandits of diff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -241,6 +242,9 @@ class PostgresStore(PostgresLink):
         return self._watching
 
     # Reading.
+
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        raise StoreError(f"{self.where} is copied by its own tools: pg_dump --schema=robandit")
 
     def faults(self) -> list[str]:
         """Decisions without a place that are damaged. Its pages are the business of PostgreSQL, which can have

@@ -32,6 +32,7 @@ _LINK: dict[str, Any] = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "connect_timeout": 10,
+    "tcp_user_timeout": 11_000,  # or an answer of a machine that is gone is waited for, for a quarter of an hour
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode
@@ -10,6 +11,9 @@ from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decod
 KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
+FORMAT = 2
+"""Number of the present format of a store, which the store itself keeps. Format 0 had no checksums. In 1, a log held
+decisions, rewards, defaults and proofs alone. A store of a newer format is refused; an older one is taken over."""
 LANES = 8
 """Number of lanes of a shared store. A bandit is in the lane of its number modulo this, and bandits of different lanes
 don't wait for each other. All processes that share a store must agree on it."""
@@ -60,6 +64,15 @@ class StoreError(Exception):
 
 class DamageError(StoreError):
     """Something in the store is not as it was written. The message names the store, the bandit and the event."""
+
+
+def newer(where: str, found: int) -> str:
+    """The reason why a store of a newer format is refused."""
+    return f"{where} is of a newer robandit (its format is {found}, and this one knows up to {FORMAT}): update robandit"
+
+
+class AwayError(StoreError):
+    """The store can't be reached now, and may be back later."""
 
 
 class View(NamedTuple):
@@ -182,6 +195,11 @@ class Store(Protocol):
 
     def snapshot(self, bandit: int) -> Snapshot | None:
         """The last snapshot kept of a bandit."""
+        ...
+
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        """Copy a store that is not shared into a new file, a little at a time, while it is used in between. In the end
+        the copy holds all that was committed before, whole groups of what came since, and nothing else."""
         ...
 
     def close(self) -> None:
