@@ -31,6 +31,7 @@ from robandit.service.stores.store import (
     Purge,
     Snapshot,
     Store,
+    StorePart,
     events,
     read_tombstone,
 )
@@ -183,7 +184,7 @@ class Bandits(dict[str, LiveBandit]):
             if isinstance(item, Bandit) and item.number not in self._numbers:  # its name may be that of a deleted one
                 self._adopt(item, store)
         entries = [item for item in news if isinstance(item, LogEntry)]
-        self.hear_all([one for one in entries if one.place != UNPLACED])
+        self.hear_all([one for one in entries if one.place != UNPLACED], store)
         for one in entries:
             bandit = self._numbers.get(one.bandit)
             if one.place == UNPLACED and bandit is not None and bandit.learner.life.erased is None:
@@ -191,30 +192,30 @@ class Bandits(dict[str, LiveBandit]):
                 at = max(one.event.at, bandit.learner.clock)
                 self.put(bandit, msgspec.structs.replace(one.event, at=at), items)
 
-    def hear_all(self, entries: Sequence[LogEntry]) -> None:
-        """Fold in what other processes have written about bandits that are known here; others' logs are read later."""
+    def hear_all(self, entries: Sequence[LogEntry], store: Store | StorePart) -> None:
+        """Fold in what other processes have written about bandits that are known here; others' logs are read later.
+        ``store`` is what they were read from: a look into another one could wait for a lock, or leave one open."""
         deleted = {one.bandit for one in entries if isinstance(one.event, Erased)}
         for entry in entries:
             if (bandit := self._numbers.get(entry.bandit)) and (
                 entry.bandit not in deleted or isinstance(entry.event, Erased)
             ):
-                self.hear(bandit, entry)
+                self.hear(bandit, entry, store)
 
-    def hear(self, bandit: LiveBandit, entry: LogEntry) -> None:
+    def hear(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
         place = bandit.learner.place
         if entry.place > place + 1 and not isinstance(entry.event, Erased):  # before which there are gaps
             raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
         if entry.place > place:
-            self._take(bandit, entry)
+            self._take(bandit, entry, store)
             self._applied(bandit, entry.event)
 
-    def _take(self, bandit: LiveBandit, entry: LogEntry) -> None:
+    def _take(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
         if not needs_refold(entry.event):
             bandit.learner.apply(entry.event)
             return
-        store = self._readable(entry.bandit)
         kept = store.snapshot(entry.bandit)
         with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
             if kept is not None and kept.place >= entry.place:

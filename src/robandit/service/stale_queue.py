@@ -15,7 +15,7 @@ from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
 from robandit.service.shared_queue import GroupQueue, SharedQueue
 from robandit.service.stores.store import LANES, DamageError, LogEntry, StoreError, StorePart, View
-from robandit.wire.events import Decided
+from robandit.wire.events import Decided, Imported
 
 log = logging.getLogger("robandit.service")
 
@@ -68,7 +68,7 @@ class StaleQueue(GroupQueue):
         seen = monotonic()
         heard = [max(mine, lane.heard) for mine, lane in zip(self._heard, self._lanes, strict=True)]
         view: View = await self._aside(self._part.look, heard)
-        self._bandits.hear_all(view.entries)
+        self._bandits.hear_all(view.entries, self._part)
         self._heard, self._seen, self._until = view.heard, seen, view.at + self._staleness
 
     def _run(self, jobs: Sequence[Job]) -> tuple[JobGroup, list[Job], Counter[LiveBandit]]:
@@ -122,8 +122,8 @@ class StaleQueue(GroupQueue):
         number = drawn.bandit.record.number
         try:
             known = await self._aside(lambda: self._part.find(number, drawn.event.id, final=False))
-            if not isinstance(known, Decided):
-                raise StoreError(f"decision {drawn.event.id!r} was refused as known, and is not there")
+            if not isinstance(known, Decided | Imported):  # its bandit was deleted a moment ago
+                return Refused(503, f"decision {drawn.event.id!r} was known, and is gone: ask again")
             return drawn.repeat(known)
         except Refused as error:
             return error

@@ -122,6 +122,14 @@ class StorePart(Protocol):
         """The decision of an id."""
         ...
 
+    def page(self, bandit: int, after: int) -> list[bytes]:
+        """Events after a place of the log, as `Store.page` has them."""
+        ...
+
+    def snapshot(self, bandit: int) -> Snapshot | None:
+        """The last snapshot kept of a bandit."""
+        ...
+
     def unplaced(self) -> set[int]:
         """The lanes that have decisions without a place."""
         ...
@@ -243,7 +251,7 @@ def append(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = 
     store.commit()
 
 
-def events(store: Store, bandit: int, after: int = 0) -> Iterator[Event]:
+def events(store: Store | StorePart, bandit: int, after: int = 0) -> Iterator[Event]:
     """The log of a bandit from one place on, in its order."""
     while page := store.page(bandit, after):
         yield from map(decode, page)
