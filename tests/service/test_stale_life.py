@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
-from served import check_fold, log_of, offer
+from served import check_fold, offer
 from test_postgres import Postgres
-from test_stale import SETTINGS, decisions, part_of, reward, stale, together
+from test_stale import SETTINGS, decisions, stale, together
 
-from robandit.service.hub import Hub
 from robandit.service.refused import Refused
 from robandit.service.stores import open_store
 from robandit.wire.changes import Change
-from robandit.wire.events import Decided
-from robandit.wire.imports import HistoryRow
-from robandit.wire.types import BanditSettings, Feedback
+from robandit.wire.events import Imported
+from robandit.wire.imports import HistoryRow, ImportDone
+from robandit.wire.types import Chosen
 
 pytestmark = pytest.mark.engines
 
@@ -72,6 +69,63 @@ def test_hearing_of_another_policy_leaves_no_transaction_open(postgres: Postgres
         assert idle == []
 
     together([here, there], play)
+    for hub in (here, there):
+        hub.stop()
+    check_fold(open_store(url))
+
+
+def test_an_id_imported_and_decided_at_once_is_one_of_the_two(postgres: Postgres) -> None:
+    """Decisions wait for no lane, so one may take the id between the look at it and the writing of the row."""
+    url = postgres.new("both")
+    here, there = stale(url), stale(url)
+    won = {"row": 0, "decision": 0}
+
+    async def both(name: str) -> None:
+        row = HistoryRow(id=name, features=[1.0, 0.0, 0.0], reward=0.5)
+        asked = here.learn_history("shop", [row]), there.decide("shop", offer(name))
+        done, made = await asyncio.gather(*asked, return_exceptions=True)
+        if isinstance(made, Refused):
+            assert made.status == 409 and isinstance(done, ImportDone) and done.imported == 1
+            won["row"] += 1
+        else:
+            assert isinstance(made, Chosen) and isinstance(done, ImportDone) and done.conflicts == [name]
+            won["decision"] += 1
+
+    async def play() -> None:
+        await here.create("shop", SETTINGS, 7)
+        await there.catch_up()
+        for number in range(60):
+            await both(f"x{number}")
+
+    together([here, there], play)
+    for hub in (here, there):
+        hub.stop()
+    log = check_fold(open_store(url))["shop"]
+    assert len(log) == 60 and len(decisions(log)) == won["decision"]
+    assert sum(isinstance(event, Imported) for event in log) == won["row"]
+
+
+def test_rows_are_imported_once_beside_decisions_that_may_be_old(postgres: Postgres) -> None:
+    """The same rows at two services at once, one of them twice in a request, and one as an id that decides already."""
+    url = postgres.new("rows")
+    here, there = stale(url), stale(url)
+    rows = [HistoryRow(id=f"h{number}", features=[1.0, 0.0, 0.0], reward=0.5) for number in range(50)]
+    rows += [rows[7], HistoryRow(id="h8", features=[1.0, 0.0, 0.0], reward=0.6)]
+
+    async def play() -> list[ImportDone]:
+        await here.create("shop", SETTINGS, 7)
+        await there.decide("shop", offer("h3"))
+        found = await asyncio.gather(here.learn_history("shop", rows), there.learn_history("shop", rows))
+        await asyncio.gather(here.catch_up(), there.catch_up())
+        assert here.status("shop").imported == there.status("shop").imported == 49
+        await here.change("shop", Change(version=1, archived=True))
+        with pytest.raises(Refused, match="archived"):
+            await here.learn_history("shop", [HistoryRow(id="late", features=[1.0, 0.0, 0.0], reward=0.5)])
+        return found
+
+    one, other = together([here, there], play)
+    assert one.imported + other.imported == 49 and one.duplicates + other.duplicates == 51
+    assert one.conflicts == other.conflicts == ["h3", "h8"]
     for hub in (here, there):
         hub.stop()
     check_fold(open_store(url))

@@ -43,7 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
-_AT_ONCE = 20  # of many decisions on a state that may be old
+_AT_ONCE = 20  # of many decisions, or rows, on a state that may be old
 _LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
 
 
@@ -189,8 +189,15 @@ class Hub:
         """Learn from rewards from outside, each once. Other requests come in between."""
 
         async def learn(bandit: LiveBandit) -> ImportDone:
-            ready = await self._imports.read(bandit, rows)
-            return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
+            ready, found = await self._imports.read(bandit, rows), list[str]()
+            if self._lanes.stale is None:
+                found = await self._in_slices(bandit, self._imports.learn, ready)
+            while len(found) < len(ready):
+                some = ready[len(found) : len(found) + _AT_ONCE]
+                new = await self._lanes.stale.ask(partial(self._imports.claim, bandit, some))
+                heard = await self._in_slices(bandit, self._imports.learn, some)  # which knows those that are new
+                found += ["imported" if is_new else what for is_new, what in zip(new, heard, strict=True)]
+            return told(ready, found)
 
         return await self._on(name, learn)
 

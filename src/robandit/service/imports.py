@@ -12,7 +12,7 @@ from robandit.service.changes import check_active, for_a_slice
 from robandit.service.clock import ServiceClock
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
-from robandit.service.stores.store import Item
+from robandit.service.stores.store import UNPLACED, Item, LogEntry
 from robandit.wire.events import Imported
 from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import Action, Choice
@@ -26,6 +26,13 @@ class _Ready(NamedTuple):
 
     row: HistoryRow
     features: list[float]
+
+
+class UnwrittenRows(NamedTuple):
+    """Rows that are not written yet: their bandit, and their ids."""
+
+    bandit: LiveBandit
+    ids: list[str]
 
 
 class Imports:
@@ -57,6 +64,13 @@ class Imports:
             return "duplicate" if same else "conflict"
 
         return for_a_slice(rows, one)
+
+    def claim(self, bandit: LiveBandit, rows: Sequence[_Ready], items: list[Item]) -> UnwrittenRows:
+        """Have rows written without a place, before `learn` looks: then no decision on a state that may be old can take
+        their ids in between. Those whose ids are taken already are not written."""
+        check_active(bandit)
+        items += [LogEntry(bandit.record.number, UNPLACED, self._event(bandit, ready)) for ready in rows]
+        return UnwrittenRows(bandit, [ready.row.id for ready in rows])
 
     def _event(self, bandit: LiveBandit, ready: _Ready) -> Imported:
         row, usual = ready.row, bandit.learner.usual_sigma

@@ -11,6 +11,7 @@ from typing import Any
 
 from robandit.service.change_queue import Job, JobGroup, damaged
 from robandit.service.changes import NoRoundsError, UnwrittenDecision, chosen
+from robandit.service.imports import UnwrittenRows
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.refused import Refused
 from robandit.service.shared_queue import GroupQueue, SharedQueue
@@ -108,13 +109,13 @@ class StaleQueue(GroupQueue):
         for told, result in done.answers:
             answer = result
             if isinstance(result, UnwrittenDecision):
-                key = result.bandit.record.number, result.event.id
-                if key in written:
-                    written.remove(key)  # a second one of this id in the group is not new
+                if _is_new(result.bandit, result.event.id, written):
                     answer = chosen(result.event)
                     self._place_soon(result.bandit)
                 else:
                     answer = await self._repeat(result)
+            elif isinstance(result, UnwrittenRows):
+                answer = [_is_new(result.bandit, id, written) for id in result.ids]  # noqa: A001
             group.answers.append((told, answer))
 
     async def _repeat(self, drawn: UnwrittenDecision) -> Any:
@@ -160,3 +161,11 @@ class StaleQueue(GroupQueue):
             503, f"no state was at most {1000 * self._staleness:g} ms old when the decision was to be written"
         )
         group.answers += [(job.done, why) for job in jobs]
+
+
+def _is_new(bandit: LiveBandit, id: str, written: set[tuple[int, str]]) -> bool:  # noqa: A002
+    """Whether an id is among those that were written. A second one of it in the group is not new."""
+    key = bandit.record.number, id
+    new = key in written
+    written.discard(key)
+    return new
