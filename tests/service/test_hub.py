@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -208,6 +209,25 @@ def test_looks_in_another_process(caplog: pytest.LogCaptureFixture) -> None:
     looker.stop()
     looker.process.join(20)
     assert looker.process.exitcode == 0
+
+
+def test_two_who_look_at_once_get_their_own_answers() -> None:
+    """A hub that was thrown away may still wait when the next one asks: a proof must not be of another bandit."""
+    honest, cheated, rng = (
+        CorruptionMonitor(dim=2, noise=0.05),
+        CorruptionMonitor(dim=2, noise=0.05),
+        np.random.default_rng(1),
+    )
+    for t in range(200):
+        shown = rng.uniform(-0.7, 0.7, 2)
+        for monitor, sign in ((honest, 1), (cheated, -1 if t < 50 else 1)):
+            monitor.observe(shown, float(shown @ [0.6, 0.3]) * sign)
+    looker, wanted = Looker(), [look(monitor.state()) for monitor in (honest, cheated)]
+    looker(honest.state())
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(looker, (honest, cheated)[i % 2].state()) for i in range(40)]
+        assert [one.result(20) for one in asked] == wanted * 20
+    looker.stop()
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -64,7 +64,8 @@ def test_hearing_of_another_policy_leaves_no_transaction_open(postgres: Postgres
         assert there.bandits["second"].settings.policy == "oful"
         with psycopg.connect(url, autocommit=True) as db:
             idle = db.execute(
-                "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+                "SELECT query FROM pg_stat_activity "
+                "WHERE datname = current_database() AND state = 'idle in transaction'"
             ).fetchall()
         assert idle == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from robandit.service.change_queue import Queue
 from robandit.service.classroom import Classroom
 from robandit.service.life import LifeCycle
 from robandit.service.live import Bandits, LiveBandit
-from robandit.service.refused import Refused
+from robandit.service.refused import Gone, Refused
 from robandit.service.stores.store import Item
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.events import Changed
@@ -25,6 +26,10 @@ PATIENCE = 2.0
 """Seconds after which a request is answered that its change is not made yet."""
 NEAR = 500
 """Number of events that a policy may learn in the service's own process, a few at a time."""
+
+SEATS = 2
+"""Number of policies that learn in processes of their own at a time. A change of every bandit must not fill the
+machine's memory with them."""
 
 
 @dataclass(eq=False)
@@ -42,6 +47,7 @@ class Lessons:
     def __init__(self, life: LifeCycle, bandits: Bandits, queue_of: Callable[[LiveBandit], Queue]) -> None:
         self._life, self._bandits, self._queue_of = life, bandits, queue_of
         self._running: dict[int, Lesson] = {}
+        self._seats = asyncio.Semaphore(SEATS)
 
     async def change(self, bandit: LiveBandit, wanted: Change) -> ChangeMade | ChangeWaits:
         """Make a change, or repeat the answer, or say how far the policy is that learns for it."""
@@ -50,6 +56,8 @@ class Lessons:
             return _made(found)
         lesson = self._lesson(bandit, wanted, found)
         await asyncio.wait([lesson.task], timeout=PATIENCE)
+        if lesson.task.cancelled():
+            raise Refused(503, "the service stops, and the change is not made; ask again, with the same request")
         if lesson.task.done():
             self._running.pop(bandit.record.number, None)
             return _made(lesson.task.result())
@@ -69,7 +77,8 @@ class Lessons:
         return self._running[bandit.record.number]
 
     async def _learn(self, bandit: LiveBandit, wanted: Change, room: Classroom) -> Changed:
-        student = await room.teach(self._pages(bandit))
+        async with self._seats if bandit.learner.place > NEAR else nullcontext():
+            student = await room.teach(self._pages(bandit))
         finish = partial(self._life.finish, bandit, wanted, student)
         found: Changed | None = None
         while found is None:
@@ -81,6 +90,8 @@ class Lessons:
         ask, after = self._queue_of(bandit).ask, 0
 
         def page(items: list[Item]) -> list[bytes]:
+            if bandit.learner.life.erased is not None:
+                raise Gone(bandit.record.name)
             return self._bandits.page(bandit, after)
 
         while bandit.learner.place - after > NEAR:
@@ -91,7 +102,8 @@ class Lessons:
     def stop(self) -> None:
         """Give up what is not made yet. Whoever asks for it again begins again."""
         for lesson in self._running.values():
-            lesson.task.cancel()
+            if not lesson.task.done():  # this may be another thread than that of its loop
+                lesson.task.get_loop().call_soon_threadsafe(lesson.task.cancel)
 
 
 def _made(event: Changed) -> ChangeMade:

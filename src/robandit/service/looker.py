@@ -8,6 +8,7 @@ import signal
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from threading import Lock
 from typing import Any
 
 from robandit.monitor.certificate import Certificate
@@ -26,17 +27,19 @@ class Looker:
 
     def __init__(self) -> None:
         self._link: Connection | None = None
+        self._alone = Lock()  # a hub that was thrown away may still wait for its answer when the next one asks
 
     def __call__(self, state: dict[str, Any]) -> Certificate | None:
         """Return what `look` returns, or None if the process died over it."""
-        try:
-            link = self._link or self._start()
-            link.send(state)
-            return link.recv()
-        except (EOFError, OSError) as error:
-            log.error("the process that looks at monitors died (%s); it is started again at the next look", error)
-            self.stop()
-            return None
+        with self._alone:
+            try:
+                link = self._link or self._start()
+                link.send(state)
+                return link.recv()
+            except (EOFError, OSError) as error:
+                log.error("the process that looks at monitors died (%s); it is started again at the next look", error)
+                self.stop()
+                return None
 
     def _start(self) -> Connection:
         context = get_context("spawn")
