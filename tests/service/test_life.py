@@ -24,7 +24,7 @@ from robandit.service.refused import Refused
 from robandit.service.stores import sql
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.student import Student
-from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Ruling
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Ruling, ShadowChange
 from robandit.wire.events import Changed, Closed, Decided, Rewarded
 from robandit.wire.types import NEED_CORRUPTION, Action, BanditSettings, Choice, Feedback, RewardRange
 
@@ -458,7 +458,8 @@ def test_a_log_is_evaluated_as_far_as_the_bandit_explored(tmp_path: Path) -> Non
         lambda: hub.change("shop", Change(version=1, exploration=0.3)),
         *traffic(hub, 40, 60),
         lambda: hub.change("shop", Change(version=2, exploration=0.0)),
-        *traffic(hub, 100, 20),
+        lambda: hub.change("shop", Change(version=3, shadow=ShadowChange(name="watcher", policy="oful"))),
+        *traffic(hub, 100, 20),  # which say what was on offer, for the policy that watches
         parquet,
     )
     lines = hub._store.page(1, 0)

@@ -246,7 +246,12 @@ def _with_offers(
     rows: list[_Row], offered: Sequence[Floats | None], rewards: Floats, outcomes: list[str], *, changed: bool
 ) -> _Parts:
     """The decisions that say what was on offer, and how many do not. A bandit that was ``changed`` may have begun or
-    ended to explore; that has nothing to do with what was chosen or earned. Of any other, all must say so."""
+    ended to explore; that has nothing to do with what was chosen or earned. Of any other, all must say so.
+
+    Where a policy watched it, decisions say so that were certain: without exploration, only one action had a chance.
+    """
+    certain = [changed and row.actions > 1 and row.propensity == 1.0 for row in rows]
+    offered = [None if sure else menu for sure, menu in zip(certain, offered, strict=True)]
     kept = [place for place, menu in enumerate(offered) if menu is not None]
     if not changed or not kept or len(kept) == len(rows):
         return rows, offered, rewards, Counter(outcomes), 0
