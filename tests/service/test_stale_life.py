@@ -116,7 +116,7 @@ def test_rows_are_imported_once_beside_decisions_that_may_be_old(postgres: Postg
     async def play() -> list[ImportDone]:
         await here.create("shop", SETTINGS, 7)
         await there.decide("shop", offer("h3"))
-        found = await asyncio.gather(here.learn_history("shop", rows), there.learn_history("shop", rows))
+        found = list(await asyncio.gather(here.learn_history("shop", rows), there.learn_history("shop", rows)))
         await asyncio.gather(here.catch_up(), there.catch_up())
         assert here.status("shop").imported == there.status("shop").imported == 49
         await here.change("shop", Change(version=1, archived=True))

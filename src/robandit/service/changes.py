@@ -40,7 +40,7 @@ class UnwrittenDecision(NamedTuple):
 
     bandit: LiveBandit
     event: Decided
-    repeat: Callable[[Decided], Chosen]
+    repeat: Callable[[Decided | Imported], Chosen]
     """Makes the answer, should the id belong to this decision instead."""
 
 

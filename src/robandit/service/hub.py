@@ -189,12 +189,12 @@ class Hub:
         """Learn from rewards from outside, each once. Other requests come in between."""
 
         async def learn(bandit: LiveBandit) -> ImportDone:
-            ready, found = await self._imports.read(bandit, rows), list[str]()
-            if self._lanes.stale is None:
-                found = await self._in_slices(bandit, self._imports.learn, ready)
+            ready, found, stale = await self._imports.read(bandit, rows), list[str](), self._lanes.stale
+            if stale is None:
+                return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
             while len(found) < len(ready):
                 some = ready[len(found) : len(found) + _AT_ONCE]
-                new = await self._lanes.stale.ask(partial(self._imports.claim, bandit, some))
+                new = await stale.ask(partial(self._imports.claim, bandit, some))
                 heard = await self._in_slices(bandit, self._imports.learn, some)  # which knows those that are new
                 found += ["imported" if is_new else what for is_new, what in zip(new, heard, strict=True)]
             return told(ready, found)
