@@ -14,7 +14,7 @@ SOURCE = Path(robandit.__file__).parent
 
 # From the ground up: a module imports from its own room and from those before it.
 ROOMS = ["arrays", "errors", "inputs", "streams", "files", "rewards", "features", "geometry", "policies", "bandit"]
-ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "logs", "cli"]
+ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "play", "logs", "cli"]
 
 
 def modules() -> dict[str, Path]:
