@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -164,9 +165,10 @@ def test_the_game_is_played(serve: Installed) -> None:
     with serving(serve, "play") as address:
         with urlopen(address, timeout=30) as page:
             assert b"You are the liar" in page.read()
+        game: dict[str, Any] = {"id": ""}
         for path, body in (("games", {"world": "clicks", "seed": 1, "budget": 9}), ("play", {"round": 0, "rounds": 5})):
-            place = f"{address}/v1/games" if path == "games" else f"{address}/v1/games/{answer['id']}/{path}"
+            place = f"{address}/v1/games" + (f"/{game['id']}/{path}" if game["id"] else "")
             request = Request(place, json.dumps(body).encode(), {"Content-Type": "application/json"})
             with urlopen(request, timeout=30) as reply:
-                answer = json.load(reply)
-        assert answer["round"] == 5
+                game = json.load(reply)
+        assert game["round"] == 5

@@ -12,6 +12,7 @@ import pytest
 
 from robandit.cli import main
 from robandit.errors import ConfigError
+from robandit.lab.attacks.recorded import Script
 from robandit.lab.plan import Run, run_together
 from robandit.lab.protocol import Trace
 from robandit.lab.results import read
@@ -62,7 +63,7 @@ def test_simulate_plays_a_game_again_bit_for_bit(name: str, tmp_path: Path, monk
 def test_the_twin_is_the_run_in_which_nobody_lies() -> None:
     world = SHORT["paper"]
     game = Game(world, seed=5, budget=20.0)
-    game.perform("50-90 flip")
+    game.follow(Script.read("50-90 flip"), world.rounds)
     honest = simulated({**world.config(seed=5, budget=0.0, lies=""), "attacks": ["none"]})
     assert [trace.regret[-1, 0] for trace in honest] == game.regret[:, 1].tolist()
     assert (game.regret[:, 0] != game.regret[:, 1]).all()
@@ -175,7 +176,11 @@ def test_real_data_that_lie_here_are_worlds(tmp_path: Path) -> None:
     from pyarrow.parquet import write_table
 
     rng, rows = np.random.default_rng(1), 240
-    table = {"round": np.arange(rows) // 3, "action": ["a", "b", "c"] * (rows // 3), "person": np.arange(rows) // 6}
+    table: dict[str, Any] = {
+        "round": np.arange(rows) // 3,
+        "action": ["a", "b", "c"] * (rows // 3),
+        "person": np.arange(rows) // 6,
+    }
     table |= {"price": rng.uniform(1, 9, rows), "time": rng.uniform(1, 9, rows)}
     table["reward"] = (rng.uniform(size=rows) < 1.2 / table["price"]).astype(float)
     write_table(pa.table(table), tmp_path / "electricity.parquet")

@@ -179,25 +179,19 @@ class Game:
         """Go back to the end of a round, and forget what came after it: rounds, lies, proofs."""
         if not 0 <= to <= self.round:
             raise ValueError(f"a game that is in round {self.round} can't go back to {to}")
-        again = [stretch for stretch in Script(self.script.stretches).stretches if stretch.begin <= to]
+        again = Script(self.script.stretches)
         self._kept = [kept for kept in self._kept if kept.round <= to]
         self._now = self._kept[-1]
         self._now = self._copy()
         self.points = [point for point in self.points if point.round <= self.round]
         self._offers = islice(self._world(), self.round, None)
         self.script.cut(self.round)
-        self._replay(again, to)
+        self.follow(again, to)
 
-    def _replay(self, stretches: Sequence[LieStretch], to: int) -> None:
-        """Play the rounds up to one again, with these lies."""
-        script = Script(stretches)
+    def follow(self, script: Script, to: int) -> None:
+        """Play on to the end of a round, with the lies of a script."""
         while self.round < to:
             lie = script.at(self.round + 1)
-            ends = [one.begin - 1 for one in stretches if one.begin > self.round + 1]
-            end = min([to, *ends, *([lie.end] if lie else [])])
+            begins = [stretch.begin - 1 for stretch in script.stretches if stretch.begin > self.round + 1]
+            end = min([to, *begins, *([lie.end] if lie else [])])
             self.play(end - self.round, Lie(lie.kind, lie.source) if lie else None)
-
-    def perform(self, lies: str) -> None:
-        """Play a whole game from its beginning, with the lies of a script."""
-        self.rewind(0)
-        self._replay(Script.read(lies).stretches, self.rounds)
