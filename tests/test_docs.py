@@ -20,6 +20,7 @@ from robandit.cli.tree import ROBANDIT, find
 from robandit.errors import ConfigError
 from robandit.policies import POLICIES
 from robandit.policies.settings import MEANINGS
+from website import notebook
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -108,11 +109,13 @@ def check_beginning(text: str) -> None:
     assert re.search(r"^(```|!\[)", "\n".join(text.splitlines()[:25]), re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.is_relative_to(ROOT / "docs")], ids=lambda page: page.name
-)
-def test_a_page_begins_with_what_it_is_for(page: Path) -> None:
-    check_beginning(page.read_text(encoding="utf-8"))
+BEGUN = [path for end in ("md", "ipynb") for path in sorted((ROOT / "docs").rglob(f"*.{end}"))]
+
+
+@pytest.mark.parametrize("path", BEGUN, ids=lambda path: path.name)
+def test_a_page_begins_with_what_it_is_for(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    check_beginning(notebook.page(text, path.stem).text if path.suffix == ".ipynb" else text)
 
 
 # Commands.

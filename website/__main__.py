@@ -13,6 +13,7 @@ from website.stage import ROOT, stage
 
 def build(folder: Path) -> Path:
     """Stage, render and check. Raises if anything is not as it should be."""
+    folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     stage(folder)

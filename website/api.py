@@ -20,10 +20,11 @@ def _of(module: str, *names: str) -> list[str]:
     return [f"robandit.{module}.{name}" for name in names]
 
 
-def _classes(module: str) -> list[str]:
-    """The classes that a module of the package exports, those that others derive from first."""
-    names = getattr(robandit, module).__all__
-    return _of(module, *(name for name in names if not name.isupper() or name == "ACE"))
+def _all_of(module: str, *first: str) -> list[str]:
+    """What a module of the package exports, but for its tables and constants; those named here come first."""
+    found = vars(getattr(robandit, module))
+    names = [name for name in found["__all__"] if callable(found[name])]
+    return _of(module, *first, *(name for name in names if name not in first))
 
 
 TOPICS = {
@@ -77,12 +78,28 @@ TOPICS = {
         "                           rounds=200, trials=4)\nresult.plot()",
         [f"robandit.{name}" for name in ("simulate", "Simulation", "tune", "Tuning", "arena", "Race")],
     ),
-    "lab": Topic(
-        "Environments and attacks",
-        "The worlds that simulations run in, those who lie there, and the checks for your own.\n"
-        "[The proving ground](../how-to/proving-ground.md) shows how to write one.",
-        "attack = robandit.attacks.Flip(rounds=30)\nrobandit.checks.check_attack(robandit.attacks.Flip)",
-        [*_classes("environments"), *_classes("attacks"), *_classes("checks")],
+    "environments": Topic(
+        "Environments",
+        "The worlds that simulations run in: what is on offer, what it is worth, and how late rewards come.\n"
+        "[The proving ground](../how-to/proving-ground.md#an-environment-of-your-own) shows how to write one.",
+        "world = robandit.environments.Fresh(dim=5)\n"
+        'result = robandit.simulate(["oful"], world, ["none"], rounds=100, trials=2)',
+        _all_of("environments", "Environment", "Offer", "Menu"),
+    ),
+    "attacks": Topic(
+        "Attacks",
+        "Those who lie about rewards in simulations, and what their lies cost them.\n"
+        "[The proving ground](../how-to/proving-ground.md#an-attack-of-your-own) shows how to write one.",
+        "attack = robandit.attacks.Flip(rounds=30)\n"
+        'result = robandit.simulate(["oful"], "fresh", [attack], rounds=100, trials=2)',
+        _all_of("attacks", "Attack", "Targeted", "Flips", "BySource"),
+    ),
+    "checks": Topic(
+        "Checks",
+        "What every policy, attack and environment must pass, ours and yours.\n"
+        "[CONTRIBUTING](../repository/CONTRIBUTING.md) has one of each that does.",
+        "robandit.checks.check_policy(lambda **settings: robandit.Greedy(noise_range=0.5, **settings))",
+        _all_of("checks", "check_policy", "check_attack", "check_environment"),
     ),
     "client": Topic(
         "The client",

@@ -1,4 +1,7 @@
-"""What a reader must be able to rely on: links lead somewhere, nothing comes from outside, and words are found."""
+"""What a reader must be able to rely on: links lead somewhere, nothing comes from outside, words are found.
+
+And formulas are whole: Markdown takes a pair of stars or underscores in them for emphasis, and drops both.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,25 @@ LOADED = {"audio", "embed", "iframe", "img", "input", "link", "object", "script"
 _CSS = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 
 
+_FORMULA = re.compile("[⟨⟩‖≤≥−]")
+
+
 class Page(HTMLParser):
-    """The places of a page, what it loads, and where it leads."""
+    """The places of a page, what it loads, where it leads, and what it emphasises."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.places: set[str] = set()
         self.loads: list[str] = []
         self.leads: list[str] = []
+        self.stressed: list[str] = []
+        self._in_emphasis = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "em":
+            self._in_emphasis = True
+            self.stressed.append("")
         given = {name: value or "" for name, value in attrs}
         self.places |= {given[name] for name in ("id", "name") if name in given}
         self.loads += [found[0] or found[1] for found in _CSS.findall(given.get("style", ""))]
@@ -34,6 +45,14 @@ class Page(HTMLParser):
             self.loads += [one.split()[0] for one in given.get("srcset", "").split(",") if one.strip()]
         elif given.get("href"):
             self.leads.append(given["href"])
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "em":
+            self._in_emphasis = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_emphasis:
+            self.stressed[-1] += data
 
 
 def problems(site: Path) -> list[str]:
@@ -46,10 +65,16 @@ def problems(site: Path) -> list[str]:
             continue
         found += [f"{name}: {why}" for address in page.loads for why in _loaded(address, path)]
         found += [f"{name}: {why}" for address in page.leads for why in _led(address, path, pages)]
+        found += [f"{name}: takes part of a formula for emphasis: {text}" for text in _formulas(page)]
     for path in site.rglob("*.css"):
         addresses = [one or other for one, other in _CSS.findall(path.read_text(encoding="utf-8"))]
         found += [f"{path.name}: {why}" for address in addresses for why in _loaded(address, path)]
     return found + list(_search(site))
+
+
+def _formulas(page: Page) -> list[str]:
+    """What is emphasised by signs that belong to a formula. A backslash before them keeps them."""
+    return [" ".join(text.split()) for text in page.stressed if _FORMULA.search(text)]
 
 
 def _outside(address: str) -> bool:

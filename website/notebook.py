@@ -52,4 +52,4 @@ def _shown(output: dict[str, Any], name: str, pictures: dict[str, bytes]) -> Ite
             raise ValueError(f"the notebook {name} shows a script, which the site can't hold")
         yield f'<div class="output">{html}</div>'
     elif text := "".join(output.get("text", data.get("text/plain", ""))):
-        yield fenced(text, "text")
+        yield fenced(text, "{ .text .output }")

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from robandit.service.openapi import openapi
-from website import api, calls, commands
-from website.notebook import fenced
-from website.notebook import page as notebook_page
+from website import api, calls, commands, notebook
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -88,25 +86,18 @@ def _shown(part: str) -> str:
 def _put(source: Path, docs: Path) -> list[Path]:
     """Write a file as a page, or as it is. Returns the files that it links to."""
     target, found = docs / place(source), list[Path]()
+    target.parent.mkdir(parents=True, exist_ok=True)
     if target.suffix != ".md":
-        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
-        return []
-    text = source.read_text(encoding="utf-8")
-    if source.suffix == ".ipynb":
-        text, pictures = notebook_page(text, source.stem)
-        for name, content in pictures.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (target.parent / name).write_bytes(content)
-    elif source.suffix != ".md":
-        text = f"# {source.name}\n\n{fenced(text, LANGUAGES.get(source.suffix, 'text'))}\n"
-        _write(target, text)
-        return []
+        return found
+    page = _read(source)
+    for name, content in page.pictures.items():
+        (target.parent / name).write_bytes(content)
 
-    def here(link: str) -> str:
+    def moved(link: str) -> str:
         path, hash_, anchor = link.partition("#")
         other = (source.parent / path).resolve()
-        if not path or "://" in link or link.startswith("mailto:") or (target.parent / path).is_file():
+        if not path or "://" in link or link.startswith("mailto:") or path in page.pictures:
             return link
         if not other.is_file() or not other.is_relative_to(ROOT):
             raise ValueError(f"{source.relative_to(ROOT)} links to {link}, and there is no such file")
@@ -114,11 +105,21 @@ def _put(source: Path, docs: Path) -> list[Path]:
         return os.path.relpath(place(other), place(source).parent) + hash_ + anchor
 
     # A picture leads to itself, so that it can be looked at in full on a small screen.
-    _write(target, _PICTURE.sub(r"[\1](\2)", "\n".join(_lines(text, here))) + "\n")
+    _write(target, _PICTURE.sub(r"[\1](\2)", "\n".join(_lines(page.text, moved))) + "\n")
     return found
 
 
-def _lines(text: str, here: Callable[[str], str]) -> Iterator[str]:
+def _read(source: Path) -> notebook.Page:
+    """A file of the repository in Markdown: code stands in a block."""
+    text = source.read_text(encoding="utf-8")
+    if source.suffix == ".ipynb":
+        return notebook.page(text, source.stem)
+    if source.suffix != ".md":
+        text = f"# {source.name}\n\n{notebook.fenced(text, LANGUAGES.get(source.suffix, 'text'))}\n"
+    return notebook.Page(text, {})
+
+
+def _lines(text: str, moved: Callable[[str], str]) -> Iterator[str]:
     """The lines of a page: its links lead to places of the site, and examples with prompts say that they have them."""
     lines, inside = text.splitlines(), ""
     for number, line in enumerate(lines):
@@ -130,7 +131,7 @@ def _lines(text: str, here: Callable[[str], str]) -> Iterator[str]:
         elif fence and line.strip() == inside:
             inside = ""
         elif not inside:
-            line = _LINK.sub(lambda link: link[1] + here(link[2]) + link[3], line)
+            line = _LINK.sub(lambda link: link[1] + moved(link[2]) + link[3], line)
             line = _INTERVAL.sub(_unbroken, line) if line.startswith("|") else line
         yield line
 

@@ -47,7 +47,7 @@ def test_a_loaded_bandit_goes_on_bit_for_bit(make: Callable[[], Bandit], before:
     assert (tmp_path / "again").read_bytes() == (tmp_path / "bandit").read_bytes()
     other = np.random.default_rng()
     other.bit_generator.state = rng.bit_generator.state
-    assert play(bandit, rng, 110)[:-1] == play(loaded, other, 110)[:-1]
+    assert play(bandit, rng, 45)[:-1] == play(loaded, other, 45)[:-1]
     bandit.save(tmp_path / "bandit")
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "bandit").read_bytes()

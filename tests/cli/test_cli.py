@@ -36,12 +36,13 @@ def test_simulate_then_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "360 rounds in" in said.out and str(out) in said.out
     assert said.err == ""  # no bar where nobody looks
     assert run("plot", str(out)) == 0
-    names = ["race-corruption.png", "race-levels.png", "race-regret.png"]
+    names = ["race-corruption.png", "race-levels.png", "race-regret.png", "race-tails.png"]
     assert sorted(path.name for path in out.parent.glob("*.png")) == names
     assert run("plot", str(out)) == 2
     assert "would be overwritten" in capsys.readouterr().err
-    assert run("plot", str(out), "--force", "--format", "pdf", "--out", str(tmp_path / "pdf")) == 0
-    assert len(list((tmp_path / "pdf").glob("*.pdf"))) == 3
+    options = ["--force", "--format", "pdf", "--bands", "quantiles"]
+    assert run("plot", str(out), *options, "--out", str(tmp_path / "pdf")) == 0
+    assert len(list((tmp_path / "pdf").glob("*.pdf"))) == 4
 
 
 def test_a_config_file_and_options_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

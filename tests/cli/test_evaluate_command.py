@@ -277,7 +277,7 @@ def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for path, module, extra in ((table, "pyarrow", "lab"), (plain, "msgspec", "serve")):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(ConfigError, match=rf"needs {module} as well: pip install 'robandit\[{extra}\]'"):
+            with pytest.raises(ConfigError, match=rf"needs {module} as well: pip install '\.\[{extra}\]'"):
                 read(path)
 
 

@@ -436,7 +436,7 @@ def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(robandit, "import_module", missing)
     monkeypatch.setattr(robandit, "find_spec", lambda name: None)
     assert "Client" not in dir(robandit)
-    with pytest.raises(ImportError, match=r"needs httpx as well: pip install 'robandit\[client\]'"):
+    with pytest.raises(ImportError, match=r"needs httpx as well: pip install '\.\[client\]'"):
         _ = robandit.Client
 
 

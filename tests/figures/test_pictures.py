@@ -32,6 +32,7 @@ from robandit.figures.pictures import (
     regret_against_corruption,
     regret_curves,
     spread_apart,
+    tails,
 )
 from robandit.lab.summary import Case, summary, t_quantile
 from robandit.policies import POLICIES
@@ -407,3 +408,31 @@ def test_neither_pyplot_nor_pyarrow_is_imported() -> None:
     code = f"import sys, robandit.figures.pictures; print([m for m in {names} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_bars_and_marks_show_the_quantiles_the_mean_and_the_worst_of_the_last_round() -> None:
+    table = make(FIVE[:3], [CLEAN, *flips(30)], trials=150)
+    figure = tails(table)
+    (clean, _) = summary(table)
+    for place, curve in enumerate(summary(table)[clean].values()):
+        (panel, *_) = figure.axes
+        patches: list[Any] = list(panel.patches)
+        bars = [bar for bar in patches if round(bar.get_x() + bar.get_width() / 2) == place]
+        ends = sorted((bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars)
+        wanted = [(curve.spread.quantile(low)[-1], curve.spread.quantile(1.0 - low)[-1]) for low in (0.01, 0.1, 0.25)]
+        assert np.array(ends) == pytest.approx(np.array(wanted))
+        drawn: list[Any] = [line for line in panel.lines if round(np.asarray(line.get_xdata()).mean()) == place]
+        marks = [float(line.get_ydata()[-1]) for line in drawn]
+        assert marks == pytest.approx([curve.spread.quantile(0.5)[-1], curve.mean[-1], curve.spread.worst[-1]])
+
+
+def test_bands_of_quantiles_are_around_the_median() -> None:
+    table = make(FIVE[:2], [CLEAN], trials=150)
+    figure = regret_curves(table, "quantiles")
+    (curves,) = summary(table).values()
+    for policy, line in zip(curves, figure.axes[0].lines, strict=False):
+        assert line.get_ydata() == pytest.approx(curves[policy].spread.quantile(0.5))
+    bottoms = [float(np.asarray(band.get_paths()[0].vertices)[:, 1].max()) for band in figure.axes[0].collections]
+    tops = [float(curve.spread.quantile(high).max()) for curve in curves.values() for high in (0.95, 0.75)]
+    assert bottoms == pytest.approx(tops)
+    assert "median of 150 trials" in figure.legends[0].get_title().get_text()

@@ -203,6 +203,6 @@ def test_without_numba_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ImportError("No module named 'numba'")
 
     monkeypatch.setattr(kernels, "import_module", missing)
-    with pytest.raises(ImportError, match=r"pip install 'robandit\[fast\]', or use kernel='numpy'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[fast\]' in a clone of robandit, or use kernel='numpy'"):
         robandit.OFUL(dim=2, noise_range=0.5, kernel="numba")
     robandit.OFUL(dim=2, noise_range=0.5)

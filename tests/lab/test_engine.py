@@ -58,7 +58,7 @@ def test_engines_are_checked() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dask.distributed", None)
-    with pytest.raises(ConfigError, match=r"pip install 'robandit\[dask\]'"), Engine(kind="dask").started():
+    with pytest.raises(ConfigError, match=r"pip install '\.\[dask\]'"), Engine(kind="dask").started():
         pass
 
 

@@ -551,7 +551,7 @@ def test_policies_that_share_their_worlds_play_as_each_would_alone() -> None:
     scenarios = [
         Scenario(Delayed(dim=3, actions=4), attack, [0, 1]) for attack in (GarcelonAdaptive(), TopN(), Flip(rounds=9))
     ]
-    settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 70, "seed": 4, "monitor": True}
+    settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 35, "seed": 4, "monitor": True}
     makers: list[MakePolicy] = [OFUL, Quorum, LinTS, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
     together = simulate_each(policies=makers, **settings)
     for make, found in zip(makers, together, strict=True):

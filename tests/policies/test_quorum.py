@@ -13,6 +13,7 @@ import robandit
 from robandit.lab import results
 from robandit.lab.checks.policies import same_state
 from robandit.lab.plan import Run
+from robandit.policies.groups import FREE, RoundGroups
 from robandit.policies.quorum import QuorumCounts
 
 R = 0.5
@@ -267,6 +268,15 @@ def test_a_batch_with_gaps_equals_its_trials(sigma: float | None) -> None:
             mine = policy.state()["arrays"][name][0]
             shared = tuple(map(slice, mine.shape))  # the batch has as many groups as its largest trial
             assert np.array_equal(array[i][shared], mine), (name, i)
+
+
+def test_a_trial_that_has_no_group_yet_leaves_the_groups_beside_it_alone() -> None:
+    groups = RoundGroups.new(2, 1, 1)
+    actions, rewards, first = np.array([[2.0], [9.0]]), np.array([3.0, 9.0]), np.array([1.0, 0.0])
+    groups.changed[:] = False
+    groups.add(np.array([7, FREE]), actions, rewards, first, np.array([5, 6]))
+    assert groups.target[:, 7].tolist() == [[6.0], [0.0]] and groups.precision[:, 7].tolist() == [[[4.0]], [[0.0]]]
+    assert (groups.counts[0, 7], groups.last[0, 7]) == (1, 5) and not groups.last[1].any()
 
 
 def test_a_state_holds_as_many_groups_as_were_needed() -> None:

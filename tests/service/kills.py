@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
 from served import SHOP, Customer, Server, check_fold, free_port
 
 from robandit.service.stores import open_store
@@ -24,26 +25,26 @@ SNAPSHOTS = 300
 """Events from one snapshot to the next, so that kills hit those too."""
 
 
-def _serve(store: str, port: int) -> None:
+def _serve(store: str, port: int, *options: str) -> None:
     from robandit.cli import main
     from robandit.service import live
 
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     live.SNAPSHOT_EVERY = SNAPSHOTS
-    main(["serve", "--store", store, "--port", str(port)])
+    main(["serve", "--store", store, "--port", str(port), *options])
 
 
 class Forked(Server):
     """A service as `Server` is, from a process that has loaded the code already."""
 
-    def __init__(self, store: Path | str, port: int | None = None) -> None:
-        self.port, self.store = port or free_port(), str(store)
+    def __init__(self, store: Path | str, *options: str) -> None:
+        self.port, self.store, self._options = free_port(), str(store), options
         self.restart()
 
     def start(self) -> None:
         """Start without waiting."""
-        self._forked = FORKS.Process(target=_serve, args=(self.store, self.port))
+        self._forked = FORKS.Process(target=_serve, args=(self.store, self.port, *self._options))
         self._forked.start()
 
     def restart(self) -> None:
@@ -80,7 +81,9 @@ class Tally:
     lost: int = 0
     """Acknowledged, and not there, or there otherwise."""
     double: int = 0
-    """Events of an id and kind that was there already."""
+    """Events of an id and kind, and rounds, that were there already."""
+    behind: int = 0
+    """Decisions that were made on a state that lacked some event before them."""
     odd: int = 0
     """Answers that nobody should have got."""
     stores: int = 0
@@ -88,7 +91,8 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} kills: {self.decisions} decisions and {self.rewards} rewards acknowledged; "
+            f"{self.kills} kills: {self.decisions} decisions and {self.rewards} rewards acknowledged, "
+            f"{self.behind} made on a state that lacked something; "
             f"{self.lost} lost, {self.double} double, {self.odd} odd answers; "
             f"the folds of {self.stores} stores are identical"
         )
@@ -100,7 +104,11 @@ class Tally:
         rewarded = [event for event in log if isinstance(event, Rewarded)]
         made, got = {event.id: event for event in decided}, {event.id: event.reward for event in rewarded}
         self.double += len(decided) - len(made) + len(rewarded) - len(got)
-        self.double += [event.round for event in decided] != list(range(1, len(decided) + 1))
+        self.double += len(decided) - len({event.round for event in decided})
+        told = [(place, event.made_on) for place, event in enumerate(log) if isinstance(event, Decided)]
+        self.behind += sum(made_on is not UNSET and made_on < place for place, made_on in told)
+        if all(made_on is UNSET for _, made_on in told):
+            self.double += [event.round for event in decided] != list(range(1, len(decided) + 1))
         for customer in customers:
             for name, answer in customer.decisions.items():
                 there = made.get(name)
@@ -112,10 +120,11 @@ class Tally:
         self.stores += 1
 
 
-def kill_under_load(tally: Tally, store: str, services: int, kills: int, rng: random.Random) -> None:
+def kill_under_load(tally: Tally, store: str, services: int, kills: int, rng: random.Random, *options: str) -> None:
     """Kill one of some services on a store at a random moment, again and again, some of them while they start."""
-    all_ = [Forked(store) for _ in range(services)]
-    assert all_[0].ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
+    all_ = [Forked(store, *options) for _ in range(services)]
+    settings = {**SHOP, "exploration": 0.2} if options else SHOP  # so that the log has what was offered
+    assert all_[0].ask("PUT", "/v1/bandits/shop", settings)[0] == 201
     over = threading.Event()
 
     def ask(*request: Any) -> tuple[int, Any]:
@@ -152,10 +161,10 @@ def _check_same_status(services: Sequence[Server]) -> None:
     assert all(one == seen[0] for one in seen) and seen[0]["rounds"] > 10
 
 
-def kill_loop(new: Callable[[int], str], services: int, kills: int, a_store: int = 100) -> Tally:
+def kill_loop(new: Callable[[int], str], services: int, kills: int, *options: str, a_store: int = 100) -> Tally:
     """Kill so often, with a new store after every hundred kills or so; say how it goes."""
     tally, rng = Tally(), random.Random(3)
     while tally.kills < kills:
-        kill_under_load(tally, new(tally.stores), services, min(a_store, kills - tally.kills), rng)
+        kill_under_load(tally, new(tally.stores), services, min(a_store, kills - tally.kills), rng, *options)
         print(tally, flush=True)
     return tally

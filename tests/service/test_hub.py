@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from served import check_fold, log_of, menu, offer, working
 
+from robandit.cli import main
 from robandit.monitor.certificate import Certificate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
@@ -258,6 +260,15 @@ def test_a_bandit_whose_policy_is_gone_keeps_no_other_from_being_served(
     hub.stop()
     found = list(check_bandits(SQLiteStore(path)))
     assert [(one.name, one.events, one.faults) for one in found] == [("shop", 3, []), ("old", 1, []), ("new", 1, [])]
+
+
+def test_a_file_has_no_old_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One process alone serves it, always on the newest state."""
+    with closing(SQLiteStore(tmp_path / "log.db")) as store, pytest.raises(StoreError, match="need a PostgreSQL"):
+        Hub(store, staleness=0.1)
+    for given in ("49", "60001", "nan"):
+        assert main(["serve", "--store", str(tmp_path / "log.db"), "--staleness", given]) == 2
+        assert f"must lie between 50 and 60000 ms, got {given}" in capsys.readouterr().err
 
 
 def test_a_full_disk_stops_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from wary import Wary
 
+from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.service.learner import Learner
 from robandit.wire.events import Event, Rewarded
@@ -33,3 +34,28 @@ def test_sources_reach_the_policy_live_and_in_the_fold(monkeypatch: pytest.Monke
     assert live.digest() == again.digest() == restored.digest()
     assert live.policy.state()["sources"] == [["ads", None]]
     assert isinstance(live.policy, Wary) and live.policy.stats.counts.tolist() == [[2, 1, 1]]
+
+
+def test_decisions_of_any_round_are_learnt_and_watched_in_the_order_of_the_log() -> None:
+    """Those who decide at the same time have rounds of their own, on states that may be old."""
+    settings = BanditSettings(dim=2, noise_range=0.5, policy="lin-ts")
+    live, rng = Learner(settings, seed=1), np.random.default_rng(0)
+    menus = {round_: rng.uniform(-0.5, 0.5, (3, 2)) for round_ in (7, 3, 900)}
+    before = live.digest()
+    made = [
+        live.decide_in(one, id=str(one), now=1.0, actions="abc", features=menus[one], sigma=None, source=None)
+        for one in menus
+    ]
+    assert live.digest() == before and [(one.round, one.made_on) for one in made] == [(7, 0), (3, 0), (900, 0)]
+    log: list[Event] = [*made, *(Rewarded(id=str(one), at=2.0, reward=0.1 * one) for one in (900, 3))]
+    for event in log:
+        live.apply(event)
+    assert live.monitor.rounds == 0  # it waits for the first
+    live.apply(Rewarded(id="7", at=2.0, reward=0.5))
+    assert live.monitor.rounds == 3 and live.decisions == 3 and live.policy.rounds == 900
+    assert live.recent[0][0] == 3  # its number in the log
+    watched = CorruptionMonitor(**settings.for_monitor())
+    for one, reward in zip(made, (0.5, 0.3, 90.0), strict=True):
+        watched.observe(one.features, reward)
+    state, wanted = live.monitor.state(), watched.state()
+    assert all(np.array_equal(state["arrays"][name], wanted["arrays"][name]) for name in wanted["arrays"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import importlib.util
 import os
 import pwd
@@ -19,16 +21,20 @@ from typing import Any
 
 import psycopg
 import pytest
-from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of, working
+from served import FIRST, SHOP, Customer, Server, check_fold, check_nothing_lost, log_of, working
 
 from robandit.cli import main
 from robandit.service.hub import Hub
 from robandit.service.stores import StoreError, open_store
 from robandit.service.stores.checks import check_store
-from robandit.service.stores.store import LANES
+from robandit.service.stores.store import FORMAT, LANES
 from robandit.wire.types import Action, BanditSettings, Choice
 
 pytestmark = pytest.mark.engines
+
+
+WAYS = pytest.mark.parametrize("options", [(), ("--staleness", "1000")], ids=["in turn", "at once"])
+"""Both ways to decide."""
 
 
 class Postgres:
@@ -68,9 +74,19 @@ class Postgres:
         self._do("createdb", "-h", str(self._folder), "-U", "robandit", name)
         return f"postgresql://robandit@/{name}?host={self._folder}"
 
-    def _do(self, program: str, *options: str) -> None:
+    def dump(self, url: str) -> bytes:
+        """A dump of robandit's tables, as docs/how-to/in-production.md says."""
+        return self._do("pg_dump", "--format=custom", "--schema=robandit", "--dbname", url)
+
+    def restore(self, url: str, dump: bytes) -> None:
+        """Restore a dump to an empty database."""
+        self._do("pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", "--dbname", url, given=dump)
+
+    def _do(self, program: str, *options: str, given: bytes | None = None) -> bytes:
         command = [str(self._bin / program), *options]
-        subprocess.run(command, cwd=self._folder, user=self._user, check=True, stdout=subprocess.DEVNULL)
+        out = subprocess.PIPE if program == "pg_dump" else subprocess.DEVNULL  # a server that is started keeps it open
+        done = subprocess.run(command, cwd=self._folder, user=self._user, check=True, stdout=out, input=given)
+        return done.stdout or b""
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +101,9 @@ def postgres() -> Iterator[Postgres]:
 class Services:
     """Some services on one database. A customer asks any of them, and another if it does not answer."""
 
-    def __init__(self, url: str, number: int) -> None:
+    def __init__(self, url: str, number: int, *options: str) -> None:
         self.url = url
-        self.all = [Server(url) for _ in range(number)]
+        self.all = [Server(url, *options) for _ in range(number)]
         self._rng = random.Random(1)
 
     def ask(self, *request: Any) -> tuple[int, Any]:
@@ -150,7 +166,9 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
     services = Services(postgres.new("same"), 3)
     services.all[2].ask("PUT", "/v1/bandits/shop", {**SHOP, "reward_window": 1.0, "default_reward": 0.0})
     customers, over = shopping(services)
-    time.sleep(2.0)
+    deadline = time.monotonic() + 30.0
+    while count(customers) < 60 and time.monotonic() < deadline:
+        time.sleep(0.1)
     finish(customers, over)
     time.sleep(3.0)  # all windows close, and all hear of it
     seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
@@ -162,10 +180,11 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
     check_fold(open_store(services.url))
 
 
-def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
+@WAYS
+def test_a_service_that_hangs_is_done_without(postgres: Postgres, options: tuple[str, ...]) -> None:
     """Wherever it hangs, the others go on within seconds, and it can't write on an old state afterwards."""
-    services = Services(postgres.new("hangs"), 2)
-    services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
+    services = Services(postgres.new(f"hangs{len(options)}"), 2, *options)
+    services.all[0].ask("PUT", "/v1/bandits/shop", {**SHOP, "exploration": 0.2})
     customers, over = shopping(services)
     time.sleep(0.7)
     hung = services.all.pop(0)
@@ -183,21 +202,105 @@ def test_a_service_that_hangs_is_done_without(postgres: Postgres) -> None:
 
 
 def test_the_database_is_killed(postgres: Postgres) -> None:
-    """The services say so and end, and what they had acknowledged is there."""
+    """The services live on, say that they are not ready, and go on when it is back. Nothing acknowledged is lost."""
     services = Services(postgres.new("database"), 2)
     services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
     customers, over = shopping(services)
-    time.sleep(0.7)
-    postgres.stop("immediate")
+    for mode in ("immediate", "fast"):
+        time.sleep(0.7)
+        before = count(customers)
+        postgres.stop(mode)
+        for server in services.all:
+            until_answered(server, 503)
+            assert server.ask("GET", "/health") == (200, {"status": "ok"})
+            assert server.ask("POST", "/v1/bandits/shop/decisions", FIRST)[0] == 503
+            assert "robandit_ready 0\n" in server.ask("GET", "/metrics")[1]
+        postgres.start()
+        for server in services.all:
+            until_answered(server, 200)
+        until = time.monotonic() + 30.0
+        while count(customers) < before + 50 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert count(customers) >= before + 50
+    finish(customers, over)
+    assert [server.process.poll() for server in services.all] == [None, None]  # the same two processes
+    seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
+    assert seen[0] == seen[1]
+    services.close()
+    check_nothing_lost(open_store(services.url), customers)
+
+
+def test_connections_are_cut_off(postgres: Postgres) -> None:
+    """All of a service's, again and again under load, as by an administrator or a proxy that restarts."""
+    services = Services(postgres.new("cut"), 2)
+    services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
+    customers, over = shopping(services)
+    with psycopg.connect(services.url, autocommit=True) as db:
+        for _ in range(int(os.environ.get("ROBANDIT_KILLS", "5"))):
+            time.sleep(0.6)
+            mine = "datname = current_database() AND pid <> pg_backend_pid()"
+            db.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {mine}")
     for server in services.all:
-        assert server.process.wait(20) == 1
-        assert server.process.stderr and "can't write" in server.process.stderr.read()
-        server.process.stderr.close()
-    postgres.start()
-    services.all = [Server(services.url) for _ in range(2)]
+        until_answered(server, 200)
     time.sleep(0.7)
     finish(customers, over)
+    assert [server.process.poll() for server in services.all] == [None, None]
     services.close()
+    check_nothing_lost(open_store(services.url), customers)
+
+
+def test_without_a_wait_a_service_ends_with_its_database(postgres: Postgres) -> None:
+    server = Server(postgres.new("no_wait"), "--wait", "0")
+    server.ask("PUT", "/v1/bandits/shop", SHOP)
+    postgres.stop("immediate")
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        server.ask("POST", "/v1/bandits/shop/decisions", FIRST)
+    assert server.process.wait(20) == 1
+    assert server.process.stderr and "can't write" in server.process.stderr.read()
+    server.process.stderr.close()
+    postgres.start()
+
+
+def test_a_start_waits_for_the_database(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name or a password that is wrong is no reason to wait."""
+    url = postgres.new("later")
+    assert main(["serve", "--store", url.replace("/later?", "/never?")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    postgres.stop()
+    assert main(["serve", "--store", url, "--wait", "0"]) == 2
+    starting = threading.Timer(1.5, postgres.start)
+    starting.start()
+    server = Server(url)  # which waits until it is ready
+    starting.join()
+    assert server.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
+    server.kill()
+
+
+def until_answered(server: Server, status: int) -> None:
+    """Wait until a service says that it is ready, or that it is not."""
+    until = time.monotonic() + 30.0
+    while server.ask("GET", "/ready")[0] != status:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_dump_is_a_backup(postgres: Postgres) -> None:
+    """Taken with pg_dump under load: restored to another database, it is a beginning of the log that holds what had
+    been acknowledged before, and folds the same."""
+    services = Services(postgres.new("dumped"), 2)
+    services.all[0].ask("PUT", "/v1/bandits/shop", SHOP)
+    customers, over = shopping(services)
+    time.sleep(1.0)
+    known = [name for customer in customers for name in list(customer.decisions)]
+    dump = postgres.dump(services.url)
+    time.sleep(0.5)
+    finish(customers, over)
+    services.close()
+    other = postgres.new("restored")
+    postgres.restore(other, dump)
+    assert main(["check", other]) == 0
+    log, whole = (check_fold(open_store(url))["shop"] for url in (other, services.url))
+    assert log == whole[: len(log)] and set(known) <= {event.id for event in log} and len(known) > 5
     check_nothing_lost(open_store(services.url), customers)
 
 
@@ -229,9 +332,10 @@ def test_what_one_writes_the_other_reads(postgres: Postgres) -> None:
     second.stop()
 
 
-def test_what_one_acknowledged_is_read_at_the_other(postgres: Postgres) -> None:
+@WAYS
+def test_what_one_acknowledged_is_read_at_the_other(postgres: Postgres, options: tuple[str, ...]) -> None:
     """At once: in the log, the status, the list and the metrics."""
-    services = Services(postgres.new("reading"), 2)
+    services = Services(postgres.new(f"reading{len(options)}"), 2, *options)
     first, second = services.all
     assert first.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
     assert second.ask("GET", "/v1/bandits")[1] == ["shop"]
@@ -291,6 +395,8 @@ def test_an_older_store_gets_its_checksums(postgres: Postgres) -> None:
         ]
         for name in ("bandits", "events", "snapshots"):
             db.execute(f"ALTER TABLE robandit.{name} DROP COLUMN crc")
+        db.execute("DROP TABLE robandit.rounds")
+        db.execute("DROP SEQUENCE robandit.unplaced")
     again = Hub(open_store(url))
     assert again.bandits["shop"].learner.digest() == digest
     again.stop()
@@ -302,6 +408,24 @@ def test_an_older_store_gets_its_checksums(postgres: Postgres) -> None:
         with pytest.raises(psycopg.errors.NotNullViolation):
             db.execute("INSERT INTO robandit.events VALUES (2, 1, 2, 1, 'x', 'y')")
     check_fold(open_store(url))
+
+
+def test_a_store_says_its_format(postgres: Postgres) -> None:
+    """One of a newer format is refused, and nothing is changed there; an older one, which has no number, gets one."""
+    url = postgres.new("format")
+    for change in (None, "DROP TABLE robandit.format", f"UPDATE robandit.format SET version = {FORMAT - 1}"):
+        if change is not None:
+            with psycopg.connect(url) as db:
+                db.execute(change.encode())
+        open_store(url).close()
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT version FROM robandit.format").fetchall() == [(FORMAT,)]
+    with psycopg.connect(url) as db:
+        db.execute(f"UPDATE robandit.format SET version = {FORMAT + 1}; DROP TABLE robandit.snapshots".encode())
+    with pytest.raises(StoreError, match=f"of a newer robandit .its format is {FORMAT + 1}"):
+        open_store(url)
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT to_regclass('robandit.snapshots')").fetchall() == [(None,)]
 
 
 def test_what_is_refused(postgres: Postgres) -> None:

@@ -39,6 +39,7 @@ def test_a_good_site_has_no_problems(tmp_path: Path) -> None:
         ('<script src="https://example.org/a.js"></script>', "loads https://example.org/a.js from outside"),
         ('<link rel="preconnect" href="//example.org">', "loads //example.org from outside"),
         ('<img srcset="picture.png 1x, http://example.org/b.png 2x">', "loads http://example.org/b.png from outside"),
+        ("<p>⟨a, μ<em>⟩ + ε, and μ</em></p>", "takes part of a formula for emphasis: ⟩ + ε, and μ"),
         ('<p style="background: url(http://example.org/c)">', "loads http://example.org/c from outside"),
     ],
 )

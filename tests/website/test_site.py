@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from test_html import BROWSER
 
+from website import stage
 from website.__main__ import build
 
 pytestmark = pytest.mark.site
@@ -48,6 +50,18 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert not wrong
+
+
+def test_a_broken_site_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither with a link to no page or to no heading, nor with a name that the package does not have."""
+    broken = "# Sets\n\n[a](nothing.md) [b](../index.md#nothing) [c][robandit.Nothing]\n"
+    pages = stage.reference() | {"geometry.md": broken}
+    monkeypatch.setattr(stage, "reference", lambda: pages)
+    with pytest.raises(ValueError, match="the site can't be built") as refused:
+        build(tmp_path / "docs")
+    said = re.sub(r"\x1b\[[\d;]*m", "", str(refused.value))
+    for why in ("page does not exist", "anchor does not exist", "unresolved autoref"):
+        assert re.search(rf"Warning:.*{why}\n.*geometry\.md:3", said)
 
 
 @in_a_browser

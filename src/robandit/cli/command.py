@@ -89,5 +89,5 @@ class _Parser(argparse.ArgumentParser):
 def require(extra: str | None) -> None:
     """Refuse a command whose packages are not installed, and say how to install them."""
     missing = [module for module in _NEEDED[extra] if find_spec(module) is None]
-    if missing:
+    if extra and missing:
         raise ConfigError(f"this command needs {', '.join(missing)} as well: {install(extra)}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robandit.cli.command import Command, CommandGroup
+from robandit.cli.command import Command, CommandGroup, require
 from robandit.cli.options import add_engine, add_out, engine_of
 from robandit.cli.output import save_figure, say
 
@@ -44,7 +44,10 @@ A TOML file (--config) can say the same; options beside it replace what it says:
 
 A run that was stopped, even by a power cut, continues where it was when the
 same command is given again. The result depends on the configuration alone,
-bit for bit, and not on the workers, the engine or the batch."""
+bit for bit, and not on the workers, the engine or the batch.
+
+With --device cuda and --out FILE.npz, a run of very many trials is summed up on
+the GPU. --from FILE.npz makes a table of it, there or elsewhere."""
 
 
 def _simulate_options(parser: ArgumentParser) -> None:
@@ -71,15 +74,38 @@ def _simulate_options(parser: ArgumentParser) -> None:
 
 
 def _simulate(options: Namespace) -> None:
+    start = time.perf_counter()
+    if options.out.suffix == ".npz":
+        size = _condense(options)
+    else:
+        require("lab")
+        size = _tabulate(options)
+    print(f"{size:,} rounds in {time.perf_counter() - start:.1f} s, saved in {options.out}")
+
+
+def _condense(options: Namespace) -> int:
+    """Sum a run up on a GPU, for which NumPy and PyTorch are enough. Gives the number of rounds."""
+    from robandit.lab.gpu.condense import condense, save_condensed
+
+    run = _run_of(options)
+    save_condensed(options.out, condense(run), force=options.force)
+    return run.size
+
+
+def _tabulate(options: Namespace) -> int:
+    """Carry out a run, or take one that was summed up, and print its means. Gives the number of rounds."""
     from robandit.experiments.notebook.shown import means
+    from robandit.lab.condensed import load_condensed, read_condensed
     from robandit.lab.engine import carry_out
 
-    run, engine = _run_of(options), engine_of(options)
-    start = time.perf_counter()
-    result = carry_out(run, options.out, engine=engine, force=options.force, say=say)
-    seconds = time.perf_counter() - start
+    if options.source is not None:
+        run, _ = read_condensed(options.source)
+        result = load_condensed(options.source, options.out, force=options.force)
+    else:
+        run = _run_of(options)
+        result = carry_out(run, options.out, engine=engine_of(options), force=options.force, say=say)
     print(means(result.last_round()))
-    print(f"{run.size:,} rounds in {seconds:.1f} s, saved in {options.out}")
+    return run.size
 
 
 def _run_of(options: Namespace) -> Run:
@@ -87,7 +113,7 @@ def _run_of(options: Namespace) -> Run:
     from robandit.lab.catalogue import CATALOGUE
     from robandit.lab.plan import Run, read_text
 
-    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor")}
+    given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor", "device")}
     given |= {
         kind: values and [read_text(value) for value in values]
         for kind, values in zip(CATALOGUE, (options.environment, options.attack, options.policy), strict=True)
@@ -97,7 +123,12 @@ def _run_of(options: Namespace) -> Run:
 
 
 SIMULATE = Command(
-    "simulate", "Let policies play under attack, and save their regret.", _SIMULATE, _simulate_options, _simulate
+    "simulate",
+    "Let policies play under attack, and save their regret.",
+    _SIMULATE,
+    _simulate_options,
+    _simulate,
+    extra=None,  # a GPU machine may lack what tables need
 )
 
 # plot
@@ -111,11 +142,18 @@ def _plot_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("png", "pdf", "svg"), default="png", help="Draw in this format (default %(default)s)."
     )
+    parser.add_argument(
+        "--bands",
+        choices=("interval", "quantiles"),
+        default="interval",
+        help="Draw the mean with its interval, or the median with bands that hold half and 90 %% of the trials "
+        "(default %(default)s).",
+    )
     parser.add_argument("--force", action="store_true", help="Replace pictures that are there already.")
 
 
 def _plot(options: Namespace) -> None:
-    from robandit.figures.pictures import PICTURES
+    from robandit.figures.pictures import PICTURES, regret_curves
     from robandit.lab.results import read
 
     table = read(options.result).table
@@ -125,7 +163,7 @@ def _plot(options: Namespace) -> None:
     if taken and not options.force:
         raise FileExistsError(f"{', '.join(taken)} would be overwritten; choose another --out, or say --force")
     for name, draw in PICTURES.items():
-        figure = draw(table)
+        figure = draw(table, options.bands) if draw is regret_curves else draw(table)
         if figure is not None:
             save_figure(paths[name], figure, force=options.force)
 
@@ -134,7 +172,8 @@ PLOT = Command(
     "plot",
     "Draw the pictures of a saved simulation.",
     "Draw the table that `robandit simulate` saved: the regret over the rounds, the\n"
-    "regret against the corruption, and the levels of the policies that have levels.",
+    "regret against the corruption, how it is spread over trials, and the levels of\n"
+    "the policies that have levels.",
     _plot_options,
     _plot,
 )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _AUDIT = """\
 Check a log of rewards for tampering. Reads Parquet, CSV or NDJSON, and says on
-one page of HTML how much corruption is proved. docs/ideas/monitor.md says what the
-proof rests on.
+one page of HTML how much corruption is proved. docs/ideas/monitor.md says what
+the proof rests on.
 
 A row is a round: the features of the action that was taken, the reward that
 came back, and, if known, where it came from. Rows must stand in the order of
@@ -154,8 +154,8 @@ AUDIT = Command("audit", "Check a log of rewards for tampering.", _AUDIT, _audit
 _EVALUATE = """\
 Estimate what another policy would have earned on this traffic: off-policy
 evaluation of the service's log, by inverse propensity scoring (IPS),
-self-normalised (SNIPS), and doubly robust (DR). docs/how-to/evaluate.md says what it
-rests on.
+self-normalised (SNIPS), and doubly robust (DR). docs/how-to/evaluate.md says
+what it rests on.
 
 LOG is what GET /v1/bandits/NAME/log gave, as NDJSON (.gz, too) or as Parquet
 (?format=parquet), or the file of a service that is not running (robandit.db,

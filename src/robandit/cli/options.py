@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from robandit.lab.engine import Engine
 
+DEVICES = ("cpu", "cuda")  # as in `lab.gpu.plan`, which takes longer to import than help may
+
 
 def add_sizes(parser: ArgumentParser, *, rounds: int, trials: int, seed: int = 1) -> None:
     """Add --rounds, --trials and --seed."""
@@ -44,6 +46,18 @@ def add_engine(parser: ArgumentParser) -> None:
     where.add_argument("--workers", type=int, help="Use this many processes (default: one for each core).")
     where.add_argument(
         "--batch", type=int, help="Run this many trials at once in a process (default: as many as are fast)."
+    )
+    where.add_argument(
+        "--device",
+        choices=DEVICES,
+        help="Compute on the CPU, or by cuda on a GPU, in single precision and in worlds of its own (default: cpu).",
+    )
+    where.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="Take the result from this npz file, in which a GPU elsewhere summed this run up.",
     )
 
 

@@ -27,10 +27,13 @@ def say(line: object) -> None:
 def carry_out(config: Mapping[str, Any], name: str, options: Namespace) -> tuple[Run, Result]:
     """Carry out a run on the engine that the options ask for; its table is NAME.parquet in the folder --out."""
     from robandit.lab import engine
+    from robandit.lab.condensed import load_condensed
     from robandit.lab.plan import Run
 
-    run = Run.read(config)
+    run = Run.read({**config, **({} if options.device is None else {"device": options.device})})
     path = options.out / f"{name}.parquet"
+    if options.source is not None:
+        return run, load_condensed(options.source, path, wanted=run, force=options.force)
     return run, engine.carry_out(run, path, engine=engine_of(options), force=options.force, say=say)
 
 

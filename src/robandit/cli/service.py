@@ -18,7 +18,11 @@ from robandit.files import write_file
 if TYPE_CHECKING:
     import uvicorn
 
+    from robandit.service.hub import Hub
+    from robandit.service.keys import Keys
     from robandit.service.looker import Looker
+    from robandit.service.senders import Senders
+    from robandit.service.steady import Steady
 
 # serve
 
@@ -47,6 +51,23 @@ def _serve_options(parser: ArgumentParser) -> None:
         help="Keep everything in this file, or in the database postgresql://USER@HOST/DATABASE, which several "
         "services may share (default %(default)s).",
     )
+    _network_options(parser)
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="Wait so long for a database that is away, at the start and later, and answer 503 meanwhile; 0 ends the "
+        "service when its database goes away (default %(default)g).",
+    )
+    parser.add_argument(
+        "--access-log",
+        action="store_true",
+        help="Write a line of JSON for each request on standard error, without bodies, keys and addresses.",
+    )
+
+
+def _network_options(parser: ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="Listen on this address (default %(default)s).")
     parser.add_argument(
         "--port", type=int, default=8000, help="Listen on this port; 0 takes any that is free (default %(default)s)."
@@ -65,34 +86,98 @@ def _serve_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, default=20_000.0, help="Allow each key this many requests a second (default %(default)g)."
     )
+    _staleness_option(parser)
+
+
+def _staleness_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--staleness",
+        type=float,
+        metavar="MS",
+        help="Let several services on one PostgreSQL decide at the same time, each on a state that is at most so many "
+        "milliseconds old (50 to 60000); all must be started with it. By default each decision is made on the newest "
+        "state, by one service after the other.",
+    )
 
 
 def _serve(options: Namespace) -> None:
     from robandit.service import log_lines
-    from robandit.service.app import Service
-    from robandit.service.hub import Hub
-    from robandit.service.keys import Keys
+    from robandit.service.access_log import AccessLog
+    from robandit.service.front import Front
     from robandit.service.looker import Looker
     from robandit.service.protocol import Connection, most_connections
+    from robandit.service.stores import StoreError
+
+    if not 0.0 <= options.wait < float("inf"):
+        raise ConfigError(f"--wait must be a number of seconds, 0 or more, got {options.wait}")
+    keys, senders = _who(options)
+    log_lines.start()
+    looker, server = Looker(), _server(options)
+    steady = _steady(options, keys, senders, looker, server)
+    try:
+        steady.begin()
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    Connection.most = most_connections()
+    access = AccessLog(keys) if options.access_log else None
+    server.config.app = Front(steady, steady.meters, access)
+    _run(server, looker)
+    if steady.failed is not None:
+        raise OSError(f"stopped, since it can't write: {steady.failed}")
+
+
+def _who(options: Namespace) -> tuple[Keys, Senders]:
+    """Who may ask, and by which names of the service."""
+    from robandit.service.keys import Keys
     from robandit.service.senders import Senders, is_loopback
-    from robandit.service.stores import StoreError, open_store
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys.required and not is_loopback(options.host):
         raise ConfigError(f"listening on {options.host} needs --keys: anyone could decide and reward there")
-    senders = Senders(options.allow_host, addresses=not is_loopback(options.host))
-    log_lines.start()
-    looker = Looker()
-    try:
-        hub = Hub(open_store(options.store), look=looker)
-    except StoreError as error:
-        raise ConfigError(str(error)) from None
-    Connection.most = most_connections()
-    server = _server(options)
-    server.config.app = Service(hub, keys, senders, stop=partial(setattr, server, "should_exit", True))
-    _run(server, looker)
-    if hub.broken is not None:
-        raise OSError(f"stopped, since it can't write: {hub.broken}")
+    return keys, Senders(options.allow_host, addresses=not is_loopback(options.host))
+
+
+def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, server: uvicorn.Server) -> Steady:
+    """The service over a store that may go away, where that is a database."""
+    from robandit.service.meters import Meters
+    from robandit.service.steady import Steady
+    from robandit.service.stores.away import is_database
+
+    database = is_database(options.store)
+    return Steady(
+        partial(_open_hub, options.store, looker, _staleness(options.staleness)),
+        keys,
+        senders,
+        meters=Meters(None if database else Path(options.store).absolute().parent),
+        wait=options.wait if database else 0.0,
+        stop=partial(setattr, server, "should_exit", True),
+    )
+
+
+def _open_hub(url: str, looker: Looker, staleness: float | None) -> Hub:
+    """Open a store and fold its logs."""
+    from robandit.service.hub import Hub
+    from robandit.service.stores import open_store
+    from robandit.service.stores.away import unless_away
+
+    def opened() -> Hub:
+        store = open_store(url)
+        try:
+            return Hub(store, look=looker, staleness=staleness)
+        except BaseException:
+            store.close()
+            raise
+
+    return unless_away(url, opened)
+
+
+def _staleness(given: float | None) -> float | None:
+    """How old a state may be, in seconds."""
+    from robandit.service.stale_queue import LEAST, MOST
+
+    if given is not None and not LEAST <= given / 1000.0 <= MOST:
+        raise ConfigError(f"--staleness must lie between {1000 * LEAST:g} and {1000 * MOST:g} ms, got {given:g}")
+    return None if given is None else given / 1000.0
 
 
 def _run(server: uvicorn.Server, looker: Looker) -> None:

@@ -18,7 +18,13 @@ ROBANDIT = CommandGroup(
     "`robandit --version` prints the version.",
     {
         "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
-        "Serve decisions": [service.SERVE, service.KEY, maintenance.CHECK],  # `backup` will be here, in maintenance.py
+        "Serve decisions": [
+            service.SERVE,
+            service.KEY,
+            maintenance.CHECK,
+            maintenance.BACKUP,
+            maintenance.RESTORE,
+        ],
         "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA, play.PLAY],
         "The experiments": [paper.PAPER, arena.ARENA],
     },

@@ -102,11 +102,12 @@ def tune(table: Table, config: Mapping[str, Any], grids: Grids, objective: str) 
 
 def final_regret(table: Table) -> dict[str, Floats]:
     """Each policy's regret at the end, (panels, trials), with the panels in the order of the table."""
-    found: dict[str, dict[tuple[Any, ...], list[float]]] = {}
-    for row in last_round(table).select(["policy", "environment", "attack", "C", "regret"]).to_pylist():
-        panel = row["environment"], row["attack"], row["C"]
-        found.setdefault(row["policy"], {}).setdefault(panel, []).append(row["regret"])
-    return {policy: np.array(list(panels.values())) for policy, panels in found.items()}
+    scenario = ["policy", "environment", "attack", "C"]
+    groups = last_round(table).group_by(scenario, use_threads=False).aggregate([("regret", "list")])
+    found: dict[str, list[Floats]] = {}
+    for policy, regrets in zip(groups["policy"].to_pylist(), groups["regret_list"], strict=True):
+        found.setdefault(policy, []).append(regrets.values.to_numpy())
+    return {policy: np.array(panels) for policy, panels in found.items()}
 
 
 def _point(scale: float, regret: Floats, objective: str) -> Point:

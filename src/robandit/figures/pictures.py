@@ -23,6 +23,7 @@ from robandit.arrays import Bools, Floats
 from robandit.figures.names import panel_titles, policy_names, scenario_name
 from robandit.figures.numbers import span, three_digits, two_digits
 from robandit.lab.summary import KEYS, Case, Curve, Curves, last_round, summary
+from robandit.lab.tails import LEVELS
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -52,20 +53,76 @@ class Sheet(Figure):
         return buffer.getvalue()
 
 
-def regret_curves(table: Table) -> Figure:
-    """Mean regret over the rounds with its 95 % interval, a panel for each scenario."""
+def regret_curves(table: Table, bands: str = "interval") -> Figure:
+    """The regret over the rounds, a panel for each scenario: its mean with the 95 % interval, or median and quantiles.
+
+    ``bands`` are the ``interval`` of the mean, or the ``quantiles`` between which half and 90 % of the trials lie.
+    """
     curves, styles = summary(table), _styles(table)
+    if bands == "quantiles":
+        curves = {case: {name: _middle(curve) for name, curve in these.items()} for case, these in curves.items()}
     figure, panels = _page(panel_titles(list(curves)), "round", "regret", policies=len(styles), rounds=True)
-    _legend(figure, styles, curves, "; beside each panel, the regret at the end")
+    _legend(figure, styles, curves, "; beside each panel, the regret at the end", _HOLDS[bands])
     for axes, these in zip(panels, curves.values(), strict=True):
-        for policy, (rounds, mean, half, *_) in these.items():
-            axes.plot(rounds, mean, **styles[policy], markevery=(0.1, 0.3), label=policy)
-            axes.fill_between(rounds, mean - half, mean + half, color=styles[policy]["color"], alpha=0.18, linewidth=0)
+        for policy, curve in these.items():
+            axes.plot(curve.rounds, curve.mean, **styles[policy], markevery=(0.1, 0.3), label=policy)
+            for low, high in _bands(curve, bands):
+                axes.fill_between(curve.rounds, low, high, color=styles[policy]["color"], alpha=0.18, linewidth=0)
         axes.set(xlim=(0, max(curve.rounds[-1] for curve in these.values())), ylim=(0, None))
     figure.draw_without_rendering()  # for the height of the panels
     for axes, these in zip(panels, curves.values(), strict=True):
         _label_ends(figure, axes, these, styles)
     return figure
+
+
+_HOLDS = {
+    "interval": "mean of {} trials with its 95 % interval",
+    "quantiles": "median of {} trials; bands hold half and 90 % of them",
+}
+"""What a legend says of the curves, by the kind of their bands."""
+
+
+def _middle(curve: Curve) -> Curve:
+    """The same curve with the median in the place of the mean."""
+    return curve._replace(mean=curve.spread.quantile(0.5))
+
+
+def _bands(curve: Curve, bands: str) -> list[tuple[Floats, Floats]]:
+    """The lower and upper ends of the bands around a curve."""
+    if bands == "interval":
+        return [(curve.mean - curve.half, curve.mean + curve.half)]
+    return [(curve.spread.quantile(low), curve.spread.quantile(1.0 - low)) for low in (0.05, 0.25)]
+
+
+def tails(table: Table) -> Figure:
+    """How the regret at the end is spread over trials, a panel for each scenario and a column for each policy.
+
+    A thin bar holds 98 % of the trials, a wider one 80 %, the widest half of them; a white line is the median, a marker
+    the mean, and a black one the mean of the worst 1 %.
+    """
+    curves, styles = summary(table), _styles(table)
+    figure, panels = _page(panel_titles(list(curves)), "policy", "regret at the end", policies=len(styles))
+    words = "{} trials: bars hold 98, 80 and 50 % of them; white: median; marker: mean; black: mean of the worst 1 %"
+    _legend(figure, styles, curves, "", words)
+    for axes, these in zip(panels, curves.values(), strict=True):
+        for place, (policy, look) in enumerate(styles.items()):
+            if policy in these:
+                _bar_of(axes, place, these[policy], look)
+        axes.set(xlim=(-0.7, len(styles) - 0.3), ylim=(0, None), xticks=[])
+        axes.grid(visible=False, axis="x")
+    return figure
+
+
+def _bar_of(axes: Axes, place: int, curve: Curve, look: Mapping[str, Any]) -> None:
+    """Draw how one policy's regret at the end is spread."""
+    at = {level: float(curve.spread.quantile(level)[-1]) for level in LEVELS}
+    for level, width, shade in ((0.01, 0.1, 0.4), (0.1, 0.35, 0.5), (0.25, 0.6, 0.8)):
+        height = at[1.0 - level] - at[level]
+        axes.bar(place, height, width, at[level], color=look["color"], alpha=shade, linewidth=0)
+    axes.plot([place - 0.3, place + 0.3], [at[0.5], at[0.5]], color="white", linewidth=1.4)
+    mean = {"marker": look["marker"], "color": look["color"], "markersize": 4.5, "markeredgecolor": "white"}
+    axes.plot(place, curve.mean[-1], **mean, markeredgewidth=0.6, linestyle="")
+    axes.plot(place, curve.spread.worst[-1], marker="_", color="black", markersize=9, markeredgewidth=1.6)
 
 
 def _label_ends(figure: Figure, axes: Axes, curves: Mapping[str, Curve], styles: Styles) -> None:
@@ -271,10 +328,10 @@ def _page(titles: Sequence[str], x: str, y: str, *, policies: int, rounds: bool 
     return figure, panels
 
 
-def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "") -> None:
-    """Add one legend for the whole page, and make the page higher by the legend's height."""
+def _legend(figure: Figure, styles: Styles, curves: Curves, note: str = "", words: str = "") -> None:
+    """Add one legend for the whole page, and make the page higher by the legend's height. ``words`` take the trials."""
     trials = span(curve.trials for these in curves.values() for curve in these.values())
-    title = ("one trial" if trials == "1" else f"mean of {trials} trials with its 95 % interval") + note
+    title = ("one trial" if trials == "1" else (words or _HOLDS["interval"]).format(trials)) + note
     labels = [fill(name, 90) for name in policy_names(styles).values()]
     lines = [label.split("\n") for label in labels]
     longest = max(len(line) for label in lines for line in label)
@@ -289,5 +346,6 @@ PICTURES: dict[str, Callable[[Table], Figure | None]] = {
     "regret": regret_curves,
     "corruption": regret_against_corruption,
     "levels": level_use,
+    "tails": tails,
 }
 """The pictures of any result, by name."""

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from tqdm import tqdm
 from robandit.errors import ConfigError, install, nearest
 from robandit.inputs import integer
 from robandit.lab.catalogue import find
+from robandit.lab.gpu.plan import CPU
 from robandit.lab.plan import Run, Task, run_together
 from robandit.lab.protocol import Trace, checkpoints
 from robandit.lab.results import Result, Workspace, find_result, read, tabulate
@@ -36,6 +37,7 @@ MakeBar: TypeAlias = Callable[..., Any]
 _LARGEST_BATCH = 128  # trials; larger batches are no faster
 _SMALLEST_BATCH = 32  # trials; in smaller batches Python takes most of the time
 _GROUPS_EACH = 8  # groups of tasks for each worker at least, so that all end at about the same time
+_ROWS_ON_A_GPU = 2_000_000  # of a piece of work: a table of some 300 MB, and more trials than a GPU plays at a time
 _LONG = 20_000  # rounds; in longer runs smaller batches are allowed, so that no piece takes for ever
 
 
@@ -65,6 +67,14 @@ class Engine:
                     raise ConfigError(str(error)) from None
         if self.address is not None and self.kind == "local":
             raise ConfigError("an address is for --engine dask or ray; the local engine has none")
+
+    def fit_for(self, run: Run) -> Engine:
+        """The same for a run on a GPU, which one process of this machine drives; a cluster has one for each GPU."""
+        if run.device == CPU:
+            return self
+        most = max(1, _ROWS_ON_A_GPU // len(checkpoints(run.rounds, run.checkpoints)))
+        workers = 1 if self.kind == "local" else self.workers
+        return replace(self, workers=workers, batch=self.batch or most)
 
     @contextmanager
     def started(self) -> Iterator[int]:
@@ -152,7 +162,7 @@ def carry_out(
     out = Path(out)
     if out.is_dir() or not out.name:
         raise ConfigError(f"{out} is a folder; say in which file to save the result, such as {out / 'run.parquet'}")
-    engine, workspace = engine or Engine(), Workspace(out, run)
+    engine, workspace = (engine or Engine()).fit_for(run), Workspace(out, run)
     force = force or workspace.forced()
     if not force and find_result(out, run):
         workspace.tidy()

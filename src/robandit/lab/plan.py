@@ -18,6 +18,8 @@ from robandit.inputs import integer, positive
 from robandit.lab.attacks import Attack
 from robandit.lab.catalogue import CATALOGUE, canonical, find, short
 from robandit.lab.environments import Environment
+from robandit.lab.gpu import launch
+from robandit.lab.gpu.plan import CPU, DEVICES, PRECISION, check
 from robandit.lab.protocol import Scenario, Trace, batch_key, checkpoints, simulate, simulate_each
 from robandit.policies import POLICIES, Policy
 
@@ -62,6 +64,7 @@ class Task(NamedTuple):
     seed: int
     checkpoints: int
     monitor: bool | float = False
+    device: str = CPU
 
     @property
     def size(self) -> int:
@@ -76,15 +79,17 @@ class Task(NamedTuple):
 def run_together(tasks: Sequence[Task], progress: Callable[[int], object] | None = None) -> list[Trace]:
     """Simulate tasks that differ in their policy alone. ``progress`` gets the rounds played since the last call."""
     first = tasks[0]
-    return simulate_each(
-        policies=[_make_policy(task.policy) for task in tasks],
-        scenarios=[Scenario(*_make_scenario(world, attack), trials) for world, attack, trials in first.scenarios],
-        rounds=first.rounds,
-        seed=first.seed,
-        at=checkpoints(first.rounds, first.checkpoints),
-        progress=progress,
-        monitor=first.monitor,
-    )
+    policies = [make_policy(task.policy) for task in tasks]
+    what: Any = {
+        "scenarios": [Scenario(*make_scenario(world, attack), trials) for world, attack, trials in first.scenarios],
+        "rounds": first.rounds,
+        "seed": first.seed,
+        "at": checkpoints(first.rounds, first.checkpoints),
+        "progress": progress,
+    }
+    if first.device != CPU:
+        return launch.simulate_each(policies=policies, **what)
+    return simulate_each(policies=policies, **what, monitor=first.monitor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +106,8 @@ class Run:
     """The number of rounds at which results are recorded, about."""
     monitor: bool | float = False
     """Whether a corruption monitor watches. A number is the noise scale that it is told instead of the true one."""
+    device: str = CPU
+    """Where the arithmetic is done: ``cpu``, in double precision, or ``cuda``, a GPU, in single precision."""
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Run:
@@ -113,7 +120,7 @@ class Run:
         Traceback (most recent call last):
         robandit.errors.ConfigError: unknown key 'atacks'; did you mean 'attacks'?
         """
-        _check_keys("", config, {*CATALOGUE, *_NUMBERS, "monitor"})
+        _check_keys("", config, {*CATALOGUE, *_NUMBERS, "monitor", "device", "precision"})
         numbers = {
             name: _blame("", integer, name, config.get(name, default), least=0 if name == "seed" else 1)
             for name, default in _NUMBERS.items()
@@ -121,7 +128,8 @@ class Run:
         if not config.get("policies"):
             raise ConfigError(f"policies must name at least one of: {', '.join(POLICIES)}")
         entries: dict[str, Any] = {k: read_entries(k, config.get(k, default)) for k, default in _DEFAULTS.items()}
-        run = cls(**entries, **numbers, monitor=_read_monitor(config.get("monitor", False)))
+        monitor, device = _read_monitor(config.get("monitor", False)), _read_device(config)
+        run = cls(**entries, **numbers, monitor=monitor, device=device)
         run._try_out()
         return run
 
@@ -140,7 +148,8 @@ class Run:
         """The configuration as plain data, from which `Run.read` makes the same run again."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         alarm = {"monitor": self.monitor} if self.monitor is not False else {}
-        return numbers | alarm | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
+        where = {"device": self.device, "precision": PRECISION} if self.device != CPU else {}
+        return numbers | alarm | where | {kind: [entry.plain() for entry in getattr(self, kind)] for kind in CATALOGUE}
 
     def kinds(self, group: str) -> list[str | type]:
         """The kinds of the entries in a group: environments, attacks or policies."""
@@ -149,7 +158,7 @@ class Run:
     def tasks(self, batch: int) -> list[Task]:
         """Cut the run into pieces of up to ``batch`` trials. The cut changes no bit of the result."""
         return [
-            Task(policy, scenarios, self.rounds, self.seed, self.checkpoints, self.monitor)
+            Task(policy, scenarios, self.rounds, self.seed, self.checkpoints, self.monitor, self.device)
             for policy in self.policies
             for group in self._groups()
             for scenarios in _batches(group, self.trials, batch)
@@ -165,7 +174,7 @@ class Run:
         group: list[tuple[Entry, Entry]] = []
         last: object = None
         for pair in product(self.environments, self.attacks):
-            shape = batch_key(_make_scenario(*pair)[0])
+            shape = batch_key(make_scenario(*pair)[0])
             if group and shape != last:
                 yield group
                 group = []
@@ -175,14 +184,16 @@ class Run:
     def _try_out(self) -> None:
         """Play one round of every policy in every scenario, so that settings that can't work fail early."""
         for environment, attack in product(self.environments, self.attacks):
-            world, adversary = _blame(f"environments: {environment.label}: ", _make_scenario, environment, attack)
+            world, adversary = _blame(f"environments: {environment.label}: ", make_scenario, environment, attack)
             if getattr(world, "infinite", False) and not adversary.infinite:
                 raise ConfigError(
                     f"attacks: {attack.label} needs finite decision sets; {environment.label} has infinite"
                 )
             for policy in self.policies:
                 first = {"scenarios": [Scenario(world, adversary, [0])], "rounds": 1, "seed": self.seed}
-                _blame(f"policies: {policy.label}: ", simulate, policy=_make_policy(policy), **first)
+                _blame(f"policies: {policy.label}: ", simulate, policy=make_policy(policy), **first)
+                if self.device != CPU:
+                    check(make_policy(policy), Scenario(world, adversary, [0]), self.rounds, self.monitor)
 
 
 def _batches(
@@ -197,12 +208,12 @@ def _batches(
         yield [(*group[s], tuple(trial for scenario, trial in part if scenario == s)) for s in used]
 
 
-def _make_policy(entry: Entry) -> partial[Policy]:
+def make_policy(entry: Entry) -> partial[Policy]:
     """The maker of a policy, to which the run adds ``dim``, ``seed`` and ``trials``."""
     return partial(find("policies", entry.kind), **entry.settings)
 
 
-def _make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
+def make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attack]:
     """The environment, as it is under this attack, and the attack."""
     adversary: Attack = find("attacks", attack.kind)(**attack.settings)
     world: Environment = find("environments", environment.kind)(**environment.settings)
@@ -265,6 +276,16 @@ def _read_entry(kind: str, where: str, row: Any) -> Iterator[Entry]:
 def _read_monitor(value: Any) -> bool | float:
     """Read whether to monitor, or the noise scale to monitor with."""
     return value if isinstance(value, bool) else float(_blame("", positive, "monitor, if not true or false,", value))
+
+
+def _read_device(config: Mapping[str, Any]) -> str:
+    """Read where to compute. The precision is that of the device, and only said."""
+    device, precision = config.get("device", CPU), config.get("precision", PRECISION)
+    if device not in DEVICES:
+        raise ConfigError(f"unknown device {device!r}{nearest(str(device), DEVICES)}")
+    if precision != PRECISION or (device == CPU and "precision" in config):
+        raise ConfigError(f"precision is {PRECISION} on cuda and float64 on the CPU, got {precision!r} on {device}")
+    return str(device)
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,7 @@ from robandit.lab.catalogue import CATALOGUE, find, fingerprint
 from robandit.lab.columns import described
 from robandit.lab.plan import Run, Task
 from robandit.lab.protocol import Trace
+from robandit.lab.summary import carried
 
 try:
     import fcntl
@@ -89,7 +90,7 @@ class Result:
     @property
     def table(self) -> pa.Table:
         """All rows. Those of a very large run do not fit in memory; the last round or the row groups do."""
-        return pq.read_table(self.path).replace_schema_metadata(None)
+        return bare(pq.read_table(self.path))
 
     def last_round(self) -> pa.Table:
         """The rows of the last round: one for each policy, scenario and trial."""
@@ -100,7 +101,12 @@ class Result:
         """All rows, in order, a bounded number at a time."""
         with pq.ParquetFile(self.path) as file:
             for number in range(file.num_row_groups):
-                yield file.read_row_group(number).replace_schema_metadata(None)
+                yield bare(file.read_row_group(number))
+
+
+def bare(table: pa.Table) -> pa.Table:
+    """A table as it was before it was saved, without what the file tells of the run."""
+    return table.replace_schema_metadata(carried(table.schema))
 
 
 def tabulate(task: Task, trace: Trace) -> pa.Table:
@@ -158,7 +164,8 @@ def write(file: BinaryIO, tables: Iterable[pa.Table], schemas: Iterable[pa.Schem
     A column that some of their ``schemas`` have not got is null there. The bytes depend on the rows alone, not on how
     they were cut into tables, and no more than a row group and a table is in memory.
     """
-    schema = described(pa.unify_schemas(list(schemas))).with_metadata({_KEY: json.dumps(about)})
+    schema = described(pa.unify_schemas(list(schemas)))
+    schema = schema.with_metadata({_KEY: json.dumps(about), **(carried(schema) or {})})
     repetitive = [field.name for field in schema if field.type != pa.float64()]  # a dictionary of the others is no help
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repetitive) as writer:
         for group in _row_groups(tables, schema):

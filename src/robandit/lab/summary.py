@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import cos, exp, lgamma, nan, pi, sin, sqrt, tan
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from robandit.arrays import Floats
+from robandit.lab.tails import Spread, spread
 
 if TYPE_CHECKING:
-    from pyarrow import Table
+    from pyarrow import Schema, Table
 
 _ROUNDING = 1e-9
 KEYS = ("environment", "attack", "strength", "C")
 """The columns that identify a scenario."""
+CURVES = b"robandit.curves"
+"""The key of a table's metadata under which it carries its curves."""
 
 
 class Case(NamedTuple):
@@ -45,6 +49,8 @@ class Curve(NamedTuple):
     """The mean number of rounds with an empty confidence set."""
     cascade: float
     """The mean number of levels climbed because of empty sets."""
+    spread: Spread
+    """How the regret is spread over trials at each checkpoint."""
 
 
 class Proof(NamedTuple):
@@ -89,15 +95,24 @@ def t_quantile(level: float, freedom: int) -> float:
 
 
 def summary(table: Table) -> Curves:
-    """The curve of each policy in each scenario. Scenarios are in the table's order, with C ascending."""
+    """The curve of each policy in each scenario. Scenarios are in the table's order, with C ascending.
+
+    A table that carries its curves, because its trials are too many, has them read.
+    """
+    if carried(table.schema) is not None:
+        return _read_curves(table)
     from pyarrow.compute import VarianceOptions
 
     told = [name for name in ("empty", "cascade") if name in table.column_names]  # Multi-level's, if it is there
     means = [(name, "mean") for name in ("regret", "c_sup", "c_play", *told)]
-    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count")]
+    wanted = [*means, ("regret", "stddev", VarianceOptions(ddof=1)), ("regret", "count"), ("regret", "list")]
     groups = table.group_by([*KEYS, "policy", "round"], use_threads=False).aggregate(wanted)
+    groups = groups.append_column("place", [np.arange(groups.num_rows)])
+    regrets = [values.values.to_numpy() for values in groups["regret_list"]]  # as Python's numbers they would fill RAM
     rows: dict[Case, dict[str, list[dict[str, Any]]]] = {}
-    for row in groups.sort_by([("C", "ascending"), ("round", "ascending")]).to_pylist():  # null is last
+    ordered = groups.drop_columns("regret_list").sort_by([("C", "ascending"), ("round", "ascending")])  # null is last
+    for row in ordered.to_pylist():
+        row["regret_list"] = regrets[row["place"]]
         rows.setdefault(Case(*(row[key] for key in KEYS)), {}).setdefault(row["policy"], []).append(row)
     places, attacks, policies = (table[key].unique().to_pylist() for key in ("environment", "attack", "policy"))
     cases = sorted(rows, key=lambda case: (places.index(case.environment), attacks.index(case.attack)))
@@ -111,7 +126,40 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     names = ("round", "regret_mean", "regret_stddev")
     rounds, mean, deviation = (np.array([row[name] for row in rows], float) for name in names)
     half = deviation * (t_quantile(0.95, n - 1) / sqrt(n) if n > 1 else nan)
-    return Curve(rounds, mean, half, n, spent, end.get("empty_mean") or 0.0, end.get("cascade_mean") or 0.0)
+    climbed = end.get("empty_mean") or 0.0, end.get("cascade_mean") or 0.0
+    return Curve(rounds, mean, half, n, spent, *climbed, spread(np.array([row["regret_list"] for row in rows], float)))
+
+
+def carry(table: Table, curves: Curves) -> Table:
+    """The table with its curves in its metadata, for `summary` to find."""
+    plain = [[*case, policy, *_plain(curve)] for case, policies in curves.items() for policy, curve in policies.items()]
+    return table.replace_schema_metadata({CURVES: json.dumps(plain)})
+
+
+def carried(schema: Schema) -> dict[bytes, bytes] | None:
+    """The metadata that must stay with a table: its curves, if it carries any."""
+    found = (schema.metadata or {}).get(CURVES)
+    return None if found is None else {CURVES: found}
+
+
+def _plain(curve: Curve) -> list[Any]:
+    whole = [*curve[:-1], *curve.spread]
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in whole]
+
+
+def _read_curves(table: Table) -> Curves:
+    """The curves that a table carries, of the scenarios and policies that are still in it."""
+    curves: Curves = {}
+    present = table.select([*KEYS, "policy"]).group_by([*KEYS, "policy"], use_threads=False).aggregate([])
+    rows = {tuple(row[key] for key in (*KEYS, "policy")) for row in present.to_pylist()}
+    for environment, attack, strength, corruption, policy, *columns in json.loads(table.schema.metadata[CURVES]):
+        case = Case(environment, attack, strength, corruption)
+        if (*case, policy) in rows:
+            rounds, mean, half, trials, realised, empty, cascade, *spreads = columns
+            ends = trials, realised, empty, cascade, Spread(*map(np.array, spreads))
+            found = Curve(np.array(rounds, float), np.array(mean, float), np.array(half, float), *ends)
+            curves.setdefault(case, {})[policy] = found
+    return curves
 
 
 def proofs(table: Table) -> dict[Case, dict[str, Proof]]:

@@ -40,7 +40,7 @@ _COUNTERS = ("certain", "beyond", "by_time", "by_label", "freely", "alarm", "sin
 
 @dataclass(kw_only=True, eq=False)
 class CorruptionMonitor(Configured):
-    """Watches feedback r = ⟨a, μ*⟩ + ε + c and proves, without knowing μ*, how large Σ|c| must have been.
+    """Watches feedback r = ⟨a, μ*⟩ + ε + c and proves, without knowing the parameter, how large Σ|c| must have been.
 
     Feed it every round in the order of the decisions, each once its reward is final. Look as often as you like.
     docs/ideas/monitor.md says what it assumes, and what it proves if that is wrong.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -254,17 +255,12 @@ class Policy(Configured, ABC, Generic[S]):
         )
 
     def update(
-        self,
-        decision: Decision,
-        reward: ArrayLike,
-        sigma: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
+        self, decision: Decision, reward: ArrayLike, sigma: ArrayLike | None = None, mask: ArrayLike | None = None
     ) -> None:
         """Learn from the reward of a decision: at once, later, in any order, or never.
 
-        In a batch, trials whose ``mask`` is false have no reward and learn nothing. ``sigma`` is for callers
-        who learn it with the reward; otherwise it is the decision's. Each call counts: a decision that is passed
-        twice is learnt from twice.
+        In a batch, trials whose ``mask`` is false learn nothing. ``sigma`` is for callers who learn it with the reward;
+        otherwise it is the decision's. Each call counts: a decision that is passed twice is learnt from twice.
         """
         if not isinstance(decision, Decision):
             raise TypeError(f"update needs the Decision that choose gave, and then its reward; got {decision!r:.60}")
@@ -276,6 +272,10 @@ class Policy(Configured, ABC, Generic[S]):
     def skip_to(self, number: int) -> None:
         """Continue after this round, which was decided elsewhere or before a restart. Its draws are not made again."""
         self._clock.round = max(self._clock.round, read_round(number))
+
+    def at_round(self, number: int) -> AbstractContextManager[None]:
+        """Within this context `choose` draws as in this round, and changes nothing: ``rounds`` is then as before."""
+        return self._clock.at(read_round(number))
 
     def weight(self, sigma: float) -> float:
         """The weight of a reward whose noise has this standard deviation, before `learn` adjusts it for the action."""

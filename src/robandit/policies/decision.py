@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -77,6 +79,15 @@ class RoundCounter:
 
     def __init__(self) -> None:
         self.round = 0
+
+    @contextmanager
+    def at(self, round_: int) -> Iterator[None]:
+        """Within this context the next round is this one; after it, what it would have been."""
+        before, self.round = self.round, round_ - 1
+        try:
+            yield
+        finally:
+            self.round = before
 
 
 class SetReader:

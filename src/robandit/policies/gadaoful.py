@@ -19,7 +19,7 @@ from robandit.policies.parts import Constant, Radius, SigmaBar, total_lies
 class GAdaOFUL(Policy[Ridge]):
     """Optimism around a pseudo-Huber regression with weights 1/σ̄² (after Yu, Baek, Li and Sun 2024).
 
-    σ̄ = max{σ, σ_floor, ‖a‖_{H⁻¹}, ((AB + C)/√d · ‖a‖_{H⁻¹})^{1/2}}. Assumes noise of finite variance, whose tails may
+    `σ̄ = max{σ, σ_floor, ‖a‖_{H⁻¹}, ((AB + C)/√d · ‖a‖_{H⁻¹})^{1/2}}`. Assumes noise of finite variance, whose tails may
     be heavy (then set ``clip_rewards=False``), and an adversary that sees the action. The authors solve the regression
     anew each round; this takes one Newton step a round, in O(d²) and with no memory of the past, which their proof
     does not cover. The constants are AdaOFUL's, simplified. With C unknown, √T stands for it.

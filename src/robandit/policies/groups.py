@@ -99,71 +99,71 @@ class RoundGroups(FieldArrays):
         """The most places that one of these trials uses; they come first."""
         return int((self.slot[trials] != FREE).sum(axis=1).max())
 
-    def find(self, slots: Index, sides: Ints, seen: Bools, now: Ints, stretches: int, first: Floats) -> Index:
-        """The group of the next reward on each of these sides, (B,); where the last is long enough, a new one.
+    def find(self, slots: Index, sides: Ints, seen: Bools, now: Ints, stretches: int) -> tuple[Index, Index | None]:
+        """The group that takes the rewards on each of these sides, (B,), and the trials that need a new one, if any.
 
-        The first group of a side is believed by ``first`` (B,).
+        They are those that have none yet, or where the last one is long enough.
         """
-        trials = count_to(len(slots))
-        if len(slots) == 1:
-            return self._find_one(slots.item(), sides.item(), seen.item(), now.item(), stretches, first.item())
+        if len(slots) == 1:  # the same, at half the time
+            only = self.current.item(0, slots.item(), sides.item())
+            long = only != FREE and self.counts.item(0, only) < max(_SHORTEST, now.item() // stretches)
+            return np.array([only]), None if long or not seen.item() else count_to(1)
         trials = count_to(len(slots))
         found: Index = self.current[trials, slots, sides]
-        length = np.maximum(_SHORTEST, now // stretches)
-        full = seen & ((found == FREE) | (self.counts[trials, found] >= length))
-        if full.any():
-            for trial in np.flatnonzero(full).tolist():
-                at = trial, int(slots[trial]), int(sides[trial])
-                found[trial] = self.open(at, int(now[trial]), stretches, float(first[trial]))
-        return found
+        full = seen & ((found == FREE) | (self.counts[trials, found] >= np.maximum(_SHORTEST, now // stretches)))
+        return found, np.flatnonzero(full) if full.any() else None
 
-    def _find_one(self, slot: int, side: int, seen: bool, now: int, stretches: int, first: float) -> Index:
-        """Do the same for a batch of one, as a live service has."""
-        found = self.current.item(0, slot, side)
-        if seen and (found == FREE or self.counts.item(0, found) >= max(_SHORTEST, now // stretches)):
-            found = self.open((0, slot, side), now, stretches, first)
-        return np.array([found])
+    def open(self, at: tuple[Index, Index, Ints], now: Ints, stretches: int, first: Floats) -> Index:
+        """Begin a new stretch of a side of a source in each of some trials; the place of each.
 
-    def open(self, at: tuple[int, int, int], now: int, stretches: int, first: float) -> int:
-        """Begin a new stretch of a side. It is believed as the one before it was, the first one by ``first``."""
-        trial, slot, side = at
-        known = np.count_nonzero(self.current[trial] != FREE) + (self.current[at] == FREE)
-        used = np.count_nonzero(self.slot[trial] != FREE)
-        place = self.merge(trial) if used >= stretches + 2 * known else used
-        if place == self.slot.shape[1]:
-            self.make_room(int(place) + _MORE)
-        before = self.current[at]  # which may have been merged
-        self.slot[trial, place], self.side[trial, place], self.since[trial, place] = slot, side, now
-        self.spell[trial, place] = self.now[trial, slot]
-        self.weight[trial, place] = first if before == FREE else self.weight[trial, before]
-        self.current[at] = place
-        return int(place)
+        It is believed as the one before it was, the first one by ``first``. ``at`` are the trials, slots and sides.
+        """
+        trials, slots, sides = at
+        places: Index = (self.slot[trials] != FREE).sum(axis=1)
+        if places.max() > stretches:
+            known = (self.current[trials] != FREE).sum(axis=(1, 2)) + (self.current[at] == FREE)
+            full = places >= stretches + 2 * known
+            if full.any():
+                places[full] = self.merge(trials[full])
+        if places.max() == self.slot.shape[1]:
+            self.make_room(self.slot.shape[1] + _MORE)
+        before, place = self.current[at], (trials, places)  # what was before may have been merged
+        self.slot[place], self.side[place], self.since[place] = slots, sides, now
+        self.spell[place] = self.now[trials, slots]
+        self.weight[place] = np.where(before == FREE, first, self.weight[trials, before])
+        self.current[at] = places
+        return places
 
-    def merge(self, trial: int) -> int:
+    def merge(self, trials: Index) -> Index:
         """Merge the two neighbouring stretches of a side that have fewest rewards together; the place that is free.
 
         Stretches of which only one is believed had better be kept apart, and so had those of different spells.
         """
-        order = np.lexsort((self.since[trial], self.side[trial], self.slot[trial]))
-        order = order[self.slot[trial, order] != FREE]
-        early, late = order[:-1], order[1:]
-        apart = np.abs(self.weight[trial, early] - self.weight[trial, late])
-        cost = (self.counts[trial, early] + self.counts[trial, late]) * (1.0 + _APART * apart)
-        cost += _OTHER_SPELL * (self.spell[trial, early] != self.spell[trial, late])
-        same = self.slot[trial, early] == self.slot[trial, late]
-        same &= self.side[trial, early] == self.side[trial, late]
-        best = np.where(same, cost, np.inf).argmin()
-        into, gone = int(early[best]), int(late[best])
-        share = self.counts[trial, gone] / (self.counts[trial, into] + self.counts[trial, gone])
-        self.weight[trial, into] += share * (self.weight[trial, gone] - self.weight[trial, into])
+        order = np.lexsort((self.since[trials], self.side[trials], self.slot[trials]))  # (m, G); free places come first
+        along = trials[:, None], order
+        slot, side, spell, counts = (x[along] for x in (self.slot, self.side, self.spell, self.counts))
+        apart = np.abs(np.diff(self.weight[along]))
+        cost = (counts[:, :-1] + counts[:, 1:]) * (1.0 + _APART * apart)
+        cost += _OTHER_SPELL * (np.diff(spell) != 0)
+        same = (slot[:, :-1] == slot[:, 1:]) & (side[:, :-1] == side[:, 1:]) & (slot[:, 1:] != FREE)
+        best, row = np.where(same, cost, np.inf).argmin(axis=1), count_to(len(trials))
+        early, late = order[row, best], order[row, best + 1]
+        self._join(trials, early, late)
+        return late
+
+    def _join(self, trials: Index, early: Index, late: Index) -> None:
+        """Add the later of two groups to the earlier one, in each of some trials, and empty its place."""
+        into, gone = (trials, early), (trials, late)
+        share = self.counts[gone] / (self.counts[into] + self.counts[gone])
+        self.weight[into] += share * (self.weight[gone] - self.weight[into])
         for sums in (self.precision, self.target, self.squares, self.mass, self.counts):
-            sums[trial, into] += sums[trial, gone]
-            sums[trial, gone] = 0
+            sums[into] += sums[gone]
+            sums[gone] = 0
         for latest in (self.last, self.spell):  # a new spell's stretches may have begun before old ones
-            latest[trial, into] = max(latest[trial, into], latest[trial, gone])
-        self.changed[trial, [into, gone]] = True
-        self.current[trial][self.current[trial] == gone] = into
-        return gone
+            latest[into] = np.maximum(latest[into], latest[gone])
+        self.changed[into] = self.changed[gone] = True
+        current = self.current[trials]
+        self.current[trials] = np.where(current == late[:, None, None], early[:, None, None], current)
 
     def turn(self, trials: Index, believed: Bools) -> None:
         """Begin a new spell of each source of which dissent is ``believed`` (n, G) and what it contradicts is not.
@@ -193,17 +193,18 @@ class RoundGroups(FieldArrays):
             if weights[0]:
                 self._add_one((0, groups.item()), actions[0], rewards.item(), weights.item(), now.item())
             return
-        at, weighted, seen = (count_to(len(groups)), groups), weights[:, None] * actions, weights > 0.0
+        most, weighted = self.slot.shape[1], weights[:, None] * actions
+        at = count_to(len(groups)) * most + groups % most  # a trial that sees nothing may not have a group yet
         squares = np.einsum("mi,mj->mij", weighted, actions)
-        for held, place, square in zip(self.precision, groups.tolist(), squares, strict=True):
-            mine = held[place]  # one by one, which takes a third of the time that an index for all takes
-            mine += square
-        self.target[at] += rewards[:, None] * weighted
-        self.squares[at] += weights * (rewards * rewards)
-        self.mass[at] += weights
-        self.counts[at] += seen
-        self.last[at] = np.where(seen, now, self.last[at])
-        self.changed[at] = True
+        squares += flat(self.precision).take(at, axis=0)
+        flat(self.precision)[at], seen = squares, weights > 0.0
+        flat(self.target)[at] += rewards[:, None] * weighted
+        flat(self.squares)[at] += weights * (rewards * rewards)
+        flat(self.mass)[at] += weights
+        flat(self.counts)[at] += seen
+        last = flat(self.last)
+        last[at] = np.where(seen, now, last[at])
+        flat(self.changed)[at] = True
 
     def _add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take thrice the time."""
@@ -215,6 +216,11 @@ class RoundGroups(FieldArrays):
         self.counts[at] += 1
         self.last[at] = now
         self.changed[at] = True
+
+
+def flat(array: NDArray[T]) -> NDArray[T]:
+    """An array (B, G, …) with one axis for all places: one index takes a third of the time that two take."""
+    return array.reshape(-1, *array.shape[2:])
 
 
 def part_of(array: NDArray[T], trials: Index, used: int) -> NDArray[T]:

@@ -106,7 +106,7 @@ class MultiLevelWeightedOFUL(Policy[LevelStatistics]):
         return self._gamma(self.t[trial], level)  # line 7
 
     def confidence(self, level: Ints, trial: Index | None = None) -> Intersection:
-        """C′_{t,ℓ} = {μ : ‖μ − μ_t‖_{Σ_t} ≤ β_{t,ℓ}} ∩ {μ : ‖μ − μ_{t,ℓ}‖_{Σ_{t,ℓ}} ≤ γ_{t,ℓ}}, before the cascade."""
+        """`C′_{t,ℓ} = {μ : ‖μ − μ_t‖_{Σ_t} ≤ β_{t,ℓ}} ∩ {μ : ‖μ − μ_{t,ℓ}‖_{Σ_{t,ℓ}} ≤ γ_{t,ℓ}}` before the cascade."""
         trial = self.rows if trial is None else trial
         rows = self.layout.rows(level, trial)
         own = EllipsoidsOfRows(self.stats.level, self.gamma(level, trial), rows)

@@ -137,7 +137,7 @@ class CorruptionWeights:
 
     def __init__(self, setting: Setting, corruption: Any, horizon: int, threshold: float | None = None) -> None:
         lies = total_lies(corruption, setting.noise_range, horizon)
-        self._threshold = radius.cw_threshold(setting, lies) if threshold is None else np.asarray(threshold)
+        self.threshold = radius.cw_threshold(setting, lies) if threshold is None else np.asarray(threshold)
         unknown = corruption is None
         self.radius = Constant(
             radius.cw_oful_unknown(setting, horizon) if unknown else radius.cw_oful(setting, horizon, lies)
@@ -145,7 +145,7 @@ class CorruptionWeights:
 
     def __call__(self, width: Floats) -> Floats:
         """The weight of an observation whose action has this ‖a‖_{Σ⁻¹}, (B,)."""
-        return leverage_weight(self._threshold, width)
+        return leverage_weight(self.threshold, width)
 
 
 def split_ties(maximisers: Bools) -> Floats:

@@ -140,7 +140,8 @@ class Quorum(Policy[QuorumStatistics]):
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
         stats = self.stats
-        told = QuorumCounts(stats.votes.copy(), (stats.doubted != FREE).sum(axis=1), stats.dismissed.copy())
+        doubted: Ints = np.add.reduce(stats.doubted != FREE, axis=1)
+        told = QuorumCounts(stats.votes.copy(), doubted, stats.dismissed.copy())
         return Search(optimise(actions, self.confidence(level)), told)
 
     def weights(self, sigma: Floats) -> Floats:
@@ -154,9 +155,13 @@ class Quorum(Policy[QuorumStatistics]):
         slots = self.slots.place(source, seen)
         along = stats.ridge.along(actions)
         dissent = self._dissents(actions, rewards, weights, seen, along)
-        trust, ruling = stats.trust[self.rows, slots], stats.ruling[self.rows, slots]
-        first = np.where(dissent & (ruling <= 0), 0.0, trust)  # dissent is believed once a vote says so
-        group = stats.groups.find(slots, dissent.astype(np.int64), seen, now, _STRETCHES, first)
+        sides = dissent.astype(np.int64)
+        group, full = stats.groups.find(slots, sides, seen, now, _STRETCHES)
+        if full is not None:
+            place = full, slots[full]
+            ignored = dissent[full] & (stats.ruling[place] <= 0)  # dissent is believed once a vote says so
+            first = np.where(ignored, 0.0, stats.trust[place])
+            group[full] = stats.groups.open((*place, sides[full]), now[full], _STRETCHES, first)
         stats.groups.add(group, actions, rewards, weights, now)
         stats.ridge.update(actions, rewards, weights * stats.groups.weight[self.rows, group], along=along)
         due = seen & (now >= stats.next)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import Bools, Index
+from robandit.arrays import Bools, Index, constant
 
 Source: TypeAlias = str | int | None
 """The label of a source; None where it is not known."""
@@ -92,6 +92,7 @@ class SourceSlots:
     def __init__(self, most: int, batch: int) -> None:
         self.most = most
         self._tables: list[dict[Source, int]] = [{} for _ in range(batch)]
+        self._unnamed: Index | None = None  # the slots of None, once all trials have one: they stay
 
     @property
     def labels(self) -> list[list[Source]]:
@@ -100,20 +101,27 @@ class SourceSlots:
 
     def find(self, source: Labels | None) -> Index:
         """The slot of each trial's source, (B,); ``most`` for one that has none of its own."""
-        most, labels = self.most, self._listed(source)
-        return np.array([table.get(label, most) for table, label in zip(self._tables, labels, strict=True)], np.intp)
+        return np.array(self._slots(self._listed(source)), np.intp)
 
     def place(self, source: Labels | None, seen: Bools | None = None) -> Index:
         """The same, after new sources got a slot; not in trials whose ``seen`` is false."""
-        slots = self.find(source)
-        new = slots == self.most
-        if new.any():
-            labels = self._listed(source)
-            for trial in np.flatnonzero(new if seen is None else new & seen).tolist():
+        if source is None and self._unnamed is not None:
+            return self._unnamed
+        labels = self._listed(source)
+        slots = self._slots(labels)
+        new = self.most in slots
+        if new:
+            for trial in range(len(slots)) if seen is None else np.flatnonzero(seen).tolist():
                 table = self._tables[trial]
-                if len(table) < self.most:
+                if slots[trial] == self.most and len(table) < self.most:
                     slots[trial] = table[labels[trial]] = len(table)
-        return slots
+        found = np.array(slots, np.intp)
+        if source is None and not new:
+            self._unnamed = constant(found)
+        return found
+
+    def _slots(self, labels: list[Source]) -> list[int]:
+        return [table.get(label, self.most) for table, label in zip(self._tables, labels, strict=True)]
 
     def restore(self, labels: Sequence[Sequence[Source]]) -> None:
         """Give the sources of a saved state their slots again."""
@@ -122,7 +130,7 @@ class SourceSlots:
             raise ValueError("the state's sources should be a list of different labels for each trial")
         if max(map(len, tables)) > self.most:
             raise ValueError(f"the state's sources should be at most {self.most} in each trial")
-        self._tables = tables
+        self._tables, self._unnamed = tables, None
 
     def _listed(self, source: Labels | None) -> list[Source]:
         return [None] * len(self._tables) if source is None else source.tolist()

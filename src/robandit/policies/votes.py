@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robandit.arrays import TINY, Bools, Floats, Index, Ints, all_true, constant, count_to
-from robandit.policies.groups import part_of
+from robandit.policies.groups import flat, part_of
 
 _REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
@@ -99,10 +99,8 @@ class BallotBox:
         if row.size:
             new = Ballots.of(precision[row, place][None], target[row, place][None], self._lam)
             at = trials[row], place
-            for index, matrix in zip(zip(*(part.tolist() for part in at), strict=True), new.matrix[0], strict=True):
-                self._held.matrix[index] = matrix  # one by one: an index for all takes longer
-            for mine, computed in zip(self._held[1:], new[1:], strict=True):
-                mine[at] = computed[0]
+            for mine, computed in zip(self._held, new, strict=True):
+                flat(mine)[at[0] * mine.shape[1] + place] = computed[0]
             changed[at] = False
         return Ballots(*(part_of(array, trials, used) for array in self._held))
 

@@ -20,7 +20,12 @@ log = logging.getLogger("robandit.service")
 LARGEST_BODY = 4 << 20
 """Largest number of bytes of a request."""
 ENCODE = msgspec.json.Encoder().encode
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 413: {"Connection": "close"}, 429: {"Retry-After": "1"}}
+_HEADERS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    413: {"Connection": "close"},
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "1"},
+}
 
 
 class _TooLarge(Response):

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -21,9 +21,12 @@ from starlette.types import Receive, Scope, Send
 
 from robandit.errors import install
 from robandit.service.answers import ENCODE, LARGEST_BODY, answer, refusal
+from robandit.service.backup import Backups
 from robandit.service.choices import read_choice
+from robandit.service.download import Download
 from robandit.service.hub import Hub
 from robandit.service.keys import Keys
+from robandit.service.meters import Meters
 from robandit.service.openapi import openapi
 from robandit.service.pages import routes as pages
 from robandit.service.quick import Quick
@@ -45,8 +48,15 @@ class Service:
     """
 
     def __init__(
-        self, hub: Hub, keys: Keys, senders: Senders | None = None, *, stop: Callable[[], None] = lambda: None
+        self,
+        hub: Hub,
+        keys: Keys,
+        senders: Senders | None = None,
+        *,
+        stop: Callable[[], None] = lambda: None,
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters or Meters()
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self.accept = Quick(hub, keys, self._senders).accept
         """How a connection answers a request the short way, if it may."""
@@ -99,21 +109,25 @@ class Service:
             Route("/v1/bandits/{name}", bandit, methods=["GET", "PUT"]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
+            Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
-            Route("/ready", self._health, methods=["GET"]),
+            Route("/ready", self._ready, methods=["GET"]),
             *pages(),
         ]
-        app = Starlette(routes=routes, lifespan=self._life, exception_handlers={HTTPException: _no_such_call})
+        app = Starlette(
+            routes=routes, lifespan=lambda app: self.running(), exception_handlers={HTTPException: _no_such_call}
+        )
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
         return app
 
     @asynccontextmanager
-    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
+        """Serve the queues and do what is to be done every second. At the end the store is closed."""
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
-        ticks = [asyncio.create_task(self._tick(do)) for do in (self.hub.close_windows, self.hub.look, self._refresh)]
+        ticks = [asyncio.create_task(self._tick(do)) for do in self._chores()]
         try:
             yield
         finally:
@@ -121,7 +135,10 @@ class Service:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-            self.hub.stop()
+            await asyncio.to_thread(self.hub.stop)  # which may wait for a database
+
+    def _chores(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        return self.hub.place, self.hub.close_windows, self.hub.look, self._refresh
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""
@@ -198,7 +215,7 @@ class Service:
 
     async def _parquet(self, request: Request, name: str) -> Response:
         try:
-            from robandit.service.export import Download, as_parquet
+            from robandit.service.export import as_parquet
         except ImportError as error:
             message = f"the log as Parquet needs {error.name} where the service runs: {install('lab')}"
             raise Refused(501, message) from None
@@ -209,10 +226,12 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         await self.hub.catch_up()
-        lines = []
+        lines: list[str] = []
+        if self._keys.sees_all(request.headers):
+            lines += [*self._meters.lines(ready=self.hub.broken is None), *self.hub.gauges()]
         for number, line in enumerate(self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))):
             lines.append(line)
-            if number % 2000 == 0:  # there may be 60 000: others have their turn
+            if number % 500 == 0:  # there may be thousands: others have their turn
                 await asyncio.sleep(0)
         return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
@@ -220,8 +239,11 @@ class Service:
         return answer(openapi(keys=self._keys.required))
 
     async def _health(self, request: Request) -> Response:
+        return answer({"status": "ok"})  # whoever reads this knows that the process lives
+
+    async def _ready(self, request: Request) -> Response:
         if self.hub.broken is not None:
-            return answer(Problem(error="the service can't write and is stopping"), 503)
+            return answer(Problem(error="the service can't write now"), 503)
         return answer({"status": "ok"})
 
 

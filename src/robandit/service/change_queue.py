@@ -14,12 +14,13 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from robandit.service.live import Bandits, StoreBusyError
+from robandit.service.meters import Histogram
 from robandit.service.refused import Refused
 from robandit.service.stores.store import DamageError, Item, Store, append
 
 log = logging.getLogger("robandit.service")
 
-_STOPPING = "the service can't write and is stopping; ask again, with the same ids, when it is back"
+_STOPPING = "the service can't write now; ask again, with the same ids, when it is back"
 
 GATHER = 0.002
 """Seconds after which a group is written even if requests keep coming."""
@@ -37,6 +38,12 @@ class Job(NamedTuple):
     done: Done
 
 
+def damaged(error: DamageError) -> Refused:
+    """The answer to a request that needs what is damaged. The service's log says what that is."""
+    log.critical("a request needs what is damaged: %s", error)
+    return Refused(500, "what this needs is damaged; the service's log says where")
+
+
 @dataclass(slots=True)
 class JobGroup:
     """Jobs that have run and are written together: what they wrote, and their answers."""
@@ -51,8 +58,7 @@ class JobGroup:
         except Refused as error:
             result = error
         except DamageError as error:  # of one event, so that the others can still be served
-            log.critical("a request needs what is damaged: %s", error)
-            result = Refused(500, "what this needs is damaged; the service's log says where")
+            result = damaged(error)
         self.answers.append((job.done, result))
 
     def answer(self) -> None:
@@ -74,6 +80,13 @@ class Queue(ABC):
         self._wake = asyncio.Event()
         self.broken: str | None = None
         """The reason why nothing can be written any more."""
+        self.commits = Histogram()
+        """How long it took to make each group safe."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> int:
+        """Number of jobs that are not being written yet."""
 
     async def ask(self, run: Run) -> Any:
         """Run a job, and return its result once all that it wrote is safe."""
@@ -127,6 +140,10 @@ class ChangeQueue(Queue):
         self._thread = ThreadPoolExecutor(1, "commit")
         self._writing: Future[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        return len(self._open.answers) + len(self._waiting)
+
     def _take(self, job: Job) -> None:
         """Run a job now."""
         try:
@@ -172,13 +189,14 @@ class ChangeQueue(Queue):
         """Write and commit. Where putting is quick, a thread only commits: two busy threads slow each other down."""
         if not items:
             return
-        kept = self._bandits.snapshots(items)
+        kept, start = self._bandits.snapshots(items), perf_counter()
         if not kept:
             self._store.put(items)
         work = partial(append, self._store, items, kept) if kept else self._store.commit
         self._bandits.busy = True
         self._writing = self._thread.submit(work)
         await asyncio.shield(asyncio.wrap_future(self._writing))
+        self.commits.add(perf_counter() - start)
         self._bandits.busy = False
         self._bandits.written(items)
 

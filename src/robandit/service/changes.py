@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,12 +17,29 @@ from robandit.service.cost import SLICE, check_creation, check_decision
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit, StoreBusyError
 from robandit.service.refused import Refused
-from robandit.service.stores.store import Bandit, Item
+from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Closed, Decided, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome
 
 log = logging.getLogger("robandit.service")
+
+
+class NoRoundsError(Exception):
+    """A decision needs a round, and none is reserved for the bandit. Nothing has changed."""
+
+    def __init__(self, bandit: LiveBandit) -> None:
+        super().__init__(bandit.record.name)
+        self.bandit = bandit
+
+
+class UnwrittenDecision(NamedTuple):
+    """A decision that is not written yet."""
+
+    bandit: LiveBandit
+    event: Decided
+    repeat: Callable[[Decided], Chosen]
+    """Makes the answer, should the id belong to this decision instead."""
 
 
 class Changes:
@@ -59,26 +78,45 @@ class Changes:
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
         if isinstance(known, Decided):
-            if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
-                raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
-            if choice.source not in (None, known.source):
-                raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
-            return _answer(known)
+            return self._repeat(bandit, choice, known)
+        decided = self._draw(bandit, choice, names)
+        self._bandits.put(bandit, decided, items)
+        return chosen(decided)
+
+    def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
+        """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the
+        store says."""
+        names = bandit.vectors.names(choice)
+        if (round_ := next(bandit.rounds, None)) is None:
+            raise NoRoundsError(bandit)
+        decided = self._draw(bandit, choice, names, round_)
+        items.append(LogEntry(bandit.record.number, UNPLACED, decided))
+        return UnwrittenDecision(bandit, decided, partial(self._repeat, bandit, choice))
+
+    def _repeat(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, known: Decided) -> Chosen:
+        """The answer to a request for a decision that was made already."""
+        names = bandit.vectors.names(choice)
+        if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
+            raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
+        if choice.source not in (None, known.source):
+            raise Refused(409, f"decision {choice.decision_id!r} was made already, for source {known.source!r}")
+        return chosen(known)
+
+    def _draw(
+        self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str], round_: int | None = None
+    ) -> Decided:
+        """Choose an action that can be applied: in a round that is reserved, or in the next."""
         if len(set(names)) < len(names):
             seen: set[str] = set()
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
             raise Refused(422, f"the ids of actions must differ, and {twice!r} is there twice")
         check_decision(bandit.settings, len(names))
-        decided = self._draw(bandit, choice, names)
-        self._bandits.put(bandit, decided, items)
-        return _answer(decided)
-
-    def _draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str]) -> Decided:
         sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
+        learner = bandit.learner
         try:
-            return bandit.learner.decide(
-                id=choice.decision_id or f"{bandit.learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
+            return (learner.decide if round_ is None else partial(learner.decide_in, round_))(
+                id=choice.decision_id or f"{round_ or learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
                 now=self._now(bandit),
                 actions=names,
                 features=features,
@@ -139,7 +177,8 @@ class Changes:
         return self._clock.at_least(bandit.learner.clock)
 
 
-def _answer(decided: Decided) -> Chosen:
+def chosen(decided: Decided) -> Chosen:
+    """The answer to the request for a decision."""
     return Chosen(
         decision_id=decided.id,
         action_id=decided.actions[decided.index],

@@ -15,8 +15,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from robandit.wire.events import Decided, decode
 from robandit.wire.parquet import PARQUET_KEY
@@ -25,7 +23,6 @@ ROWS, BYTES = 4096, 8 << 20
 """Largest number of decisions in a row group, and of bytes that they take. Larger groups would hold up other requests:
 while Arrow converts one, no other thread runs."""
 _NAME = 64  # about the bytes that the id of an action takes in memory
-_CHUNK = 1 << 18  # bytes sent at once
 OUTCOMES = ("pending", "rewarded", "default", "lost")
 """What became of a decision: nothing yet, a reward, the default in its place, or no reward in time."""
 
@@ -185,7 +182,7 @@ async def as_parquet(name: str, pages: Pages, gone: Callable[[], Awaitable[bool]
     The file has no name, so the system removes it whatever happens. The log is read twice, since a reward comes after
     its decision. Threads do the work.
     """
-    endings, file = Endings(), TemporaryFile()  # noqa: SIM115 - `Download` closes it
+    endings, file = Endings(), TemporaryFile()  # noqa: SIM115 - `download.Download` closes it
     writer: Writer | None = None
     done = False
     try:
@@ -206,24 +203,3 @@ async def as_parquet(name: str, pages: Pages, gone: Callable[[], Awaitable[bool]
             if writer is not None:
                 writer.abandon()
             file.close()
-
-
-class Download(StreamingResponse):
-    """A file as an answer. It is closed once it is sent, or can't be sent."""
-
-    def __init__(self, file: BinaryIO, filename: str, media_type: str) -> None:
-        self._file = file
-        size = file.seek(0, 2)
-        file.seek(0)
-        headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{filename}"'}
-        super().__init__(self._chunks(), headers=headers, media_type=media_type)
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
-        while data := await asyncio.to_thread(self._file.read, _CHUNK):
-            yield data
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._file.close()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
-from robandit.service.change_queue import Done
+from robandit.service.change_queue import Done, Queue
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.lanes import Lanes
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
-from robandit.service.refused import check_rewards
+from robandit.service.refused import Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
 
@@ -34,14 +36,17 @@ class Hub:
         *,
         look: Callable[[dict[str, Any]], Certificate | None] = look,
         ticks: Callable[[], float] = ticks,
+        staleness: float | None = None,
     ) -> None:
+        """Load all bandits. With ``staleness`` decisions are made on a state that is so many seconds old at most."""
         if found := store.faults():
             raise DamageError(f"the store is damaged: {found[0]}; restore it from a backup")
         self._store, self._look, self.clock = store, look, ServiceClock(store.now, ticks)
         self.bandits = Bandits(store, self.clock)
         self._changes = Changes(self.bandits, self.clock)
-        self._lanes = Lanes(store, self.bandits)
+        self._lanes = Lanes(store, self.bandits, staleness)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
+        self._placed = False
         store.release()
 
     @property
@@ -65,16 +70,22 @@ class Hub:
     async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
         await self._know(name)
-        bandit = self.bandits.named(name)
-        return await self._lanes.of(bandit).ask(partial(self._changes.decide, bandit, choice))
+        queue, decide = self._deciding(self.bandits.named(name))
+        return await queue.ask(partial(decide, choice))
 
     def decide_soon(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
         """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
         if name in self.bandits:
-            bandit = self.bandits[name]
-            self._lanes.of(bandit).submit(partial(self._changes.decide, bandit, choice), done)
+            queue, decide = self._deciding(self.bandits[name])
+            queue.submit(partial(decide, choice), done)
         else:  # another process may have created it
             self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
+
+    def _deciding(self, bandit: LiveBandit) -> tuple[Queue, Callable[..., Any]]:
+        """The queue for decisions of a bandit, and what makes one there."""
+        if self._lanes.stale is not None:
+            return self._lanes.stale, partial(self._changes.draw, bandit)
+        return self._lanes.of(bandit), partial(self._changes.decide, bandit)
 
     def _decide_heard(self, name: str, choice: Choice | ChoiceBlock, done: Done, heard: Exception | None) -> None:
         """Choose an action, now that all bandits are known."""
@@ -97,6 +108,15 @@ class Hub:
         """Apply defaults where rewards did not come in time."""
         while (bandit := self.bandits.due()) is not None:
             await self._lanes.of(bandit).ask(partial(self.bandits.close_due, bandit))
+
+    async def place(self) -> None:
+        """Give their places to decisions that were made on a state that may be old. Where none are made now, do so
+        once, for those of earlier processes."""
+        if self._lanes.stale is not None:
+            await self._lanes.stale.place()
+        elif not self._placed:
+            self._placed = True
+            await self.catch_up()
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""
@@ -136,6 +156,10 @@ class Hub:
         """The lines that Prometheus reads about these bandits."""
         return reports.metrics(self.bandits[name] for name in names)
 
+    def gauges(self) -> Iterator[str]:
+        """The lines that Prometheus reads about the hub itself."""
+        return reports.gauges(len(self.bandits), self._lanes)
+
     def log(self, name: str) -> AsyncIterator[list[bytes]]:
         """A bandit's log so far, some events at a time, as `encode` writes them."""
         return self._pages(self.bandits.named(name))
@@ -151,6 +175,14 @@ class Hub:
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
         return self.bandits.page(bandit, after)
+
+    async def backup(self, path: Path) -> None:
+        """Copy the whole store into a new file, while requests are served in between."""
+        if self._store.shared:
+            raise Refused(501, "this store is a database with tools of its own: pg_dump --schema=robandit")
+        with closing(self._store.copy(path)) as copying:
+            while await self._ask(partial(self.bandits.copy_on, copying)):
+                pass
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""

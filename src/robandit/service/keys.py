@@ -125,6 +125,16 @@ class Keys:
         key = self.find(headers) if self.required else None
         return [name for name in bandits if key is None or key.is_for(name)]
 
+    def sees_all(self, headers: Mapping[str, str]) -> bool:
+        """Whether the key of a request is for all bandits."""
+        key = self.find(headers) if self.required else None
+        return key is None or key.bandits is None
+
+    def check_whole(self, headers: Mapping[str, str]) -> None:
+        """Refuse a request for what holds all bandits, if its key is for some."""
+        if not self.sees_all(headers):
+            raise Refused(403, "this holds all bandits, and your key is for some")
+
     def find(self, headers: Mapping[str, str]) -> Key | None:
         """The key that a request brings. It is compared with all keys in constant time."""
         word, _, secret = headers.get("authorization", "").partition(" ")

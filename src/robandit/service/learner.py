@@ -30,6 +30,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is kept of a decision until its reward is final. There may be millions of these."""
 
     round: int
+    """Its number among the decisions of the log, from 1 on."""
     at: float
     index: int
     features: bytes
@@ -38,10 +39,10 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     source: str | None
 
     @classmethod
-    def on(cls, made: Decided) -> Waiting:
-        """Keep what the reward of this decision will need."""
+    def on(cls, made: Decided, number: int) -> Waiting:
+        """Keep what the reward of this decision, the log's ``number``-th, will need."""
         features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(made.round, made.at, made.index, features, made.sigma, made.level, made.source)
+        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source)
 
     def decision(self, width: float) -> Decision:
         """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
@@ -74,8 +75,8 @@ class Learner:
         """Time of the last event. It never goes back, whatever the machine's clock does."""
         self.pending: dict[str, Waiting] = {}
         """Decisions whose reward is not final, the oldest first."""
-        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by round: final, but not yet seen by the monitor
-        self._turn = 1  # the round that the monitor waits for
+        self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by number: final, but not yet seen by the monitor
+        self._turn = 1  # the number of the decision that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
         self.levels: Counter[int] = Counter()
         """Number of decisions that each level has made."""
@@ -88,6 +89,11 @@ class Learner:
         """The best proof of corruption, which is the last."""
         self.unusual: dict[str, dict[str, int]] = {}
         """Number of values that were clipped, unseen or missing, by column."""
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions folded in so far."""
+        return self.levels.total()
 
     @property
     def largest_sigma(self) -> float:
@@ -127,6 +133,11 @@ class Learner:
             unusual=unusual,
         )
 
+    def decide_in(self, round_: int, **asked: Any) -> Decided:
+        """Draw the decision of a round that nobody else draws. It may be applied after others, and changes nothing."""
+        with self.policy.at_round(round_):
+            return msgspec.structs.replace(self.decide(**asked), made_on=self.place)
+
     def _spread(self, sigma: Sequence[float | None] | None) -> Sequence[float] | float | None:
         """The standard deviations as the policy takes them; those that nobody sent follow from the declared range."""
         usual = self.settings.noise_range if self.declared is None else self.declared.sigma
@@ -159,8 +170,8 @@ class Learner:
         self.clock = event.at
         if isinstance(event, Decided):
             self.policy.skip_to(event.round)
-            self.pending[event.id] = Waiting.on(event)
             self.levels[event.level] += 1
+            self.pending[event.id] = Waiting.on(event, self.decisions)
             self.history.decided(event.at)
             for column, counts in (event.unusual or {}).items():
                 known = self.unusual.setdefault(column, {})

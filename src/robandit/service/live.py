@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -15,7 +15,18 @@ from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.cost import SLICE
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
-from robandit.service.stores.store import KINDS, LANES, Bandit, DamageError, Item, LogEntry, Snapshot, Store, events
+from robandit.service.stores.store import (
+    KINDS,
+    LANES,
+    UNPLACED,
+    Bandit,
+    DamageError,
+    Item,
+    LogEntry,
+    Snapshot,
+    Store,
+    events,
+)
 from robandit.service.vectors import Vectors
 from robandit.wire.events import Event
 from robandit.wire.types import BanditSettings
@@ -48,6 +59,10 @@ class LiveBandit:
     """Time before which no window closes."""
     timed: bool = False
     """Whether `Bandits.due` will come to it."""
+    rounds: Iterator[int] = field(default_factory=lambda: iter(()))
+    """Rounds that are reserved for decisions of this process on a state that may be old."""
+    reserved: int = 0
+    """How many rounds were reserved last."""
 
 
 class Bandits(dict[str, LiveBandit]):
@@ -120,15 +135,34 @@ class Bandits(dict[str, LiveBandit]):
         )
         log.error(self._unserved[record.name])
 
-    def catch_up(self, news: Sequence[Item], store: Store) -> None:
-        """Fold in what other processes have written to this store."""
+    def catch_up(self, news: Sequence[Item], store: Store, items: list[Item]) -> None:
+        """Fold in what other processes have written to this store. Decisions without a place get theirs."""
         for item in news:
             if isinstance(item, Bandit):
                 if item.name not in self:
                     self._adopt(item, store)
-            elif (bandit := self._numbers.get(item.bandit)) and item.place > bandit.learner.place:
-                bandit.learner.apply(item.event)
-                self._touch(bandit)
+            elif bandit := self._numbers.get(item.bandit):
+                if item.place == UNPLACED:
+                    # Events with later times may have a place already, and time never goes back.
+                    at = max(item.event.at, bandit.learner.clock)
+                    self.put(bandit, msgspec.structs.replace(item.event, at=at), items)
+                else:
+                    self.hear(bandit, item)
+
+    def hear_all(self, entries: Sequence[LogEntry]) -> None:
+        """Fold in what other processes have written about bandits that are known here; others' logs are read later."""
+        for entry in entries:
+            if bandit := self._numbers.get(entry.bandit):
+                self.hear(bandit, entry)
+
+    def hear(self, bandit: LiveBandit, entry: LogEntry) -> None:
+        """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
+        place = bandit.learner.place
+        if entry.place > place + 1:
+            raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
+        if entry.place == place + 1:
+            bandit.learner.apply(entry.event)
+            self._touch(bandit)
 
     # What happens to a bandit now and later.
 
@@ -146,6 +180,15 @@ class Bandits(dict[str, LiveBandit]):
     def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
         """Some events after a place of a bandit's log, as far as it is written."""
         return self._readable(bandit).page(bandit.record.number, after)
+
+    def copy_on(self, copying: Generator[None, None, None], items: list[Item]) -> bool:
+        """Copy a little more of the store; whether there is more. Only the copy fails if that fails."""
+        if self.busy:
+            raise StoreBusyError
+        try:
+            return next(copying, True) is None
+        except Exception as error:
+            raise Refused(507, f"no copy was made: {error}") from error
 
     def _readable(self, bandit: LiveBandit) -> Store:
         if self.busy:

@@ -61,9 +61,9 @@ _BODY = {
     415: "The body is not declared to be JSON.",
     422: "The body is not as described; the message says where.",
 }
-_STOPPING = {503: "The service can't write and is stopping; ask again with the same ids."}
+_STOPPING = {503: "The service can't write now; ask again with the same ids."}
 _UNKNOWN = {404: "There is no such bandit."}
-_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After"}
+_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 
 
 @cache
@@ -131,12 +131,28 @@ def _log() -> dict[str, Any]:
     return log
 
 
+def _backup() -> dict[str, Any]:
+    """The call for a copy of the store."""
+    errors = {
+        409: "A backup is being made already.",
+        501: "The store is a database, which has tools of its own.",
+        507: "There is no room for the copy, or it failed.",
+    }
+    call = _call(
+        "Copy the whole store, while it is in use", {}, None, _STOPPING | errors, kind="application/vnd.sqlite3"
+    )
+    digest = "SHA-256 of the file, as RFC 9530 has it."
+    call["responses"]["200"]["headers"] = {"Repr-Digest": {"required": True, "schema": _TEXT, "description": digest}}
+    return call
+
+
 def _service() -> dict[str, Any]:
     """The calls about the service itself."""
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
+        "/v1/backup": {"get": _backup()},
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
-        "/health": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
+        "/health": {"get": _open("Ask whether the process lives; needs no key", status)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},
         "/openapi.json": {"get": _open("Read the OpenAPI document; needs no key", {"type": "object"})},
     }

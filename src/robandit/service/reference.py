@@ -73,9 +73,16 @@ def _curl(method: str, call: Schema) -> str:
     """The call as a command to try."""
     address, data = call["address"], ""
     how = "" if method in ("get", "post") else f" -X {method.upper()}"  # --json posts
+    if not any(kind.startswith(("application/json", "text/", "application/x-")) for kind in _kinds(call)):
+        how += " -O"  # which no window can show
     if "requestBody" in call:
         data = f" --json '{json.dumps(call['requestBody']['content']['application/json']['example'])}'"
     return f"<pre><code>{escape(f'curl -s{how} localhost:8000{address}{data}', quote=False)}</code></pre>"
+
+
+def _kinds(call: Schema) -> Iterable[str]:
+    """The media types of the answer."""
+    return next(iter(call["responses"].values()))["content"]
 
 
 def _type(name: str, schema: Schema, *, answer: bool = False) -> str:

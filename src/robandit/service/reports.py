@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from robandit.service.belief import belief, doubted
+from robandit.service.lanes import Lanes
 from robandit.service.live import LiveBandit
+from robandit.service.meters import gauge
 from robandit.service.worth import worth
 from robandit.wire.events import Proved
 from robandit.wire.types import Alarm, Status
+
+MOST_NAMED = 500
+"""Number of bandits that have series of their own in the metrics, the oldest; the others are summed up as one named
+``_others``, which can be the name of none."""
 
 
 def status(bandit: LiveBandit, now: float) -> Status:
@@ -20,7 +26,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         name=bandit.record.name,
         settings=bandit.settings,
         now=now,
-        rounds=learner.policy.rounds,
+        rounds=learner.decisions,
         pending=len(learner.pending),
         rewards=learner.rewards,
         defaults=learner.defaults,
@@ -42,19 +48,31 @@ def status(bandit: LiveBandit, now: float) -> Status:
 def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
     """The lines that Prometheus reads about these bandits."""
     known = [(one.record.name, one.learner) for one in bandits]
+    named, others = known[:MOST_NAMED], [learner for _, learner in known[MOST_NAMED:]]
     for metric, kind, value in (
-        ("rounds_total", "counter", lambda learner: learner.policy.rounds),
+        ("rounds_total", "counter", lambda learner: learner.decisions),
         ("rewards_total", "counter", lambda learner: learner.rewards),
         ("defaults_total", "counter", lambda learner: learner.defaults),
         ("lost_total", "counter", lambda learner: learner.lost),
         ("clipped_total", "counter", lambda learner: learner.policy.clipped),
         ("pending", "gauge", lambda learner: len(learner.pending)),
         ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
+        ("monitor_lag", "gauge", lambda learner: learner.policy.rounds - learner.monitor.rounds),
         ("doubted_sources", "gauge", doubted),  # without their labels, which outsiders choose
     ):
         yield f"# TYPE robandit_{metric} {kind}"
-        for name, learner in known:
+        for name, learner in named:
             yield f'robandit_{metric}{{bandit="{name}"}} {value(learner)!r}'
+        if others:
+            yield f'robandit_{metric}{{bandit="_others"}} {sum(map(value, others))!r}'
+
+
+def gauges(bandits: int, lanes: Lanes) -> Iterator[str]:
+    """The lines that Prometheus reads about what all bandits share."""
+    yield from gauge("robandit_bandits", bandits)
+    yield from gauge("robandit_queue_length", lanes.waiting)
+    yield "# TYPE robandit_commit_seconds histogram"
+    yield from lanes.commits.lines("robandit_commit_seconds")
 
 
 def _alarm(first: Proved | None, best: Proved | None) -> Alarm:

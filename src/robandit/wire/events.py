@@ -12,6 +12,8 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True, gc=False):
 
     id: str
     round: int
+    """Number by which policies draw. Where decisions are made on states that may be old, some numbers are missing, and
+    they need not be in order."""
     at: float
     """Time by the service's clock, in seconds since 1970."""
     actions: list[str]
@@ -31,6 +33,8 @@ class Decided(msgspec.Struct, tag="D", frozen=True, kw_only=True, gc=False):
     for off-policy evaluation."""
     unusual: dict[str, dict[str, int]] | None = None
     """How many values among all actions were clipped, unseen or missing, by column, if any."""
+    made_on: int | msgspec.UnsetType = msgspec.UNSET
+    """Number of events in the state that it was made on, where that may be old; otherwise it is all events before."""
 
 
 class Rewarded(msgspec.Struct, tag="R", frozen=True, kw_only=True, gc=False):

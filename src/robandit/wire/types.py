@@ -196,7 +196,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     action_id: str
     index: Annotated[int, _about("Place of the action among those on offer, from 0 on.")]
     propensity: Annotated[Propensity, _about("Probability with which the action was chosen.")]
-    round: Annotated[int, _about("Number of the decision, from 1 on.")]
+    round: Annotated[
+        int, _about("Number of the decision, from 1 on. With `--staleness` some are missing, or in another order.")
+    ]
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

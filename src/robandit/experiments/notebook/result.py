@@ -57,7 +57,7 @@ class Simulation(Shown):
     @cached_property
     def table(self) -> pa.Table:
         """All rows: one for each policy, scenario, trial and checkpoint. `columns` says what each column means."""
-        return pq.read_table(pa.BufferReader(self._data)).replace_schema_metadata(None)
+        return results.bare(pq.read_table(pa.BufferReader(self._data)))
 
     @property
     def columns(self) -> dict[str, str]:
@@ -69,7 +69,7 @@ class Simulation(Shown):
         return means(last_round(self.table), column)
 
     def plot(self, kind: str = "regret") -> Figure:
-        """Draw a picture: the ``regret`` over the rounds, against the ``corruption``, or the use of the ``levels``."""
+        """Draw a picture: the ``regret`` over the rounds, against the ``corruption``, its ``tails``, or ``levels``."""
         from robandit.figures.pictures import PICTURES
 
         if kind not in PICTURES:

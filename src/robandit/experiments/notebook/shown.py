@@ -16,6 +16,7 @@ from robandit.errors import ConfigError, nearest
 from robandit.figures.numbers import mean_half
 from robandit.figures.tables import text
 from robandit.lab.summary import Case, Curve, Proof, proofs, summary
+from robandit.lab.tails import LEVELS
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -69,10 +70,11 @@ class Shown(ABC):
 def means(table: Table, column: str = "regret") -> Overview:
     """The mean of a column at the last round for each policy in each scenario, with its 95 % interval over trials.
 
-    Beside it are the corruption that the attack spent and, where a monitor ran, what it proved.
+    Beside it are the corruption that the attack spent, the median, the mean of the worst 1 % of the trials and, where a
+    monitor ran, what it proved.
     """
     proved = proofs(table)
-    rows = [(*_SCENARIO, column, *(("proved", "alarms") if proved else ()))]
+    rows = [(*_SCENARIO, column, *_TAIL, *(("proved", "alarms") if proved else ()))]
     exact: list[dict[str, Any]] = []
     for case, policies in summary(_as_regret(table, column)).items():
         for policy, curve in policies.items():
@@ -81,11 +83,13 @@ def means(table: Table, column: str = "regret") -> Overview:
             shown = mean_half(mean, half, 1)
             found = proved[case][policy] if proved else None
             alarm = (f"{found.proved:.2f} of {found.played:.1f}", f"{found.alarms}/{found.trials}") if found else ()
-            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, shown, *alarm))
+            tail = f"{curve.spread.quantile(0.5)[-1]:.1f}", f"{curve.spread.worst[-1]:.1f}"
+            rows.append((case.environment, case.attack, label, f"{curve.realised:.1f}", policy, shown, *tail, *alarm))
             exact.append(_exact(case, policy, curve, column) | _exact_proof(found))
     return Overview(_arrow(exact), rows)
 
 
+_TAIL = ("median", "worst 1 %")
 _SCENARIO = ("environment", "attack", "C", "realised", "policy")
 
 
@@ -102,7 +106,9 @@ def _as_regret(table: Table, column: str) -> Table:
     numbers = [field.name for field in table.schema if pa.types.is_floating(field.type) or field.type == pa.int64()]
     if column not in numbers:
         raise ConfigError(f"there is no column of numbers {column!r}{nearest(column, numbers)}")
-    wanted = table.filter(pc.field(column).is_valid())
+    if column == "regret":
+        return table
+    wanted = table.filter(pc.field(column).is_valid()).replace_schema_metadata(None)  # curves are those of the regret
     values = wanted[column].cast(pa.float64())
     return wanted.set_column(wanted.schema.get_field_index("regret"), "regret", values)
 
@@ -111,7 +117,10 @@ def _exact(case: Case, policy: str, curve: Curve, column: str) -> dict[str, Any]
     mean, half = float(curve.mean[-1]), float(curve.half[-1])
     interval = {} if isnan(half) else {f"{column}_low": mean - half, f"{column}_high": mean + half}
     scenario = {**case._asdict(), "corruption_spent": curve.realised}
-    return {**scenario, "policy": policy, "trials": curve.trials, f"{column}_mean": mean, **interval}
+    quantiles = zip(LEVELS, curve.spread.quantiles[-1].tolist(), strict=True)
+    tail = {f"{column}_q{round(100 * level):02d}": value for level, value in quantiles}
+    tail[f"{column}_worst"] = float(curve.spread.worst[-1])
+    return {**scenario, "policy": policy, "trials": curve.trials, f"{column}_mean": mean, **interval, **tail}
 
 
 def _exact_proof(found: Proof | None) -> dict[str, Any]:

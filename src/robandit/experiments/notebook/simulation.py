@@ -26,6 +26,7 @@ def simulate(
     seed: int = 1,
     checkpoints: int = 100,
     monitor: bool | float = False,
+    device: str = "cpu",
     workers: int | None = None,
     progress: bool = True,
     save: str | Path | None = None,
@@ -37,10 +38,11 @@ def simulate(
     a list, or a dict of them by label. If ``policies`` is what `tune` returned, environment, attacks and rounds are
     those of the tuning unless they are given; by default they are ``paper``, ``none`` and 1000.
 
-    The result depends on these and on ``seed``, not on ``workers``. ``save`` is a Parquet file for the result; a run
+    The result depends on these and on ``seed``, not on ``workers``. On the ``device`` "cuda", a GPU, worlds are drawn
+    from other streams. ``save`` is a Parquet file for the result; a run
     that was stopped continues there.
     """
-    config = {"trials": trials, "seed": seed, "checkpoints": checkpoints, "monitor": monitor}
+    config = {"trials": trials, "seed": seed, "checkpoints": checkpoints, "monitor": monitor, "device": device}
     what = _what(policies, {"environments": environment, "attacks": attacks}, rounds, seed)
     return play(what | config, workers=workers, progress=progress, save=save, force=force)
 

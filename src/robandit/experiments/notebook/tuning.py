@@ -78,6 +78,7 @@ def tune(
     trials: int = 10,
     grid: Sequence[float] = GRID,
     objective: str = "mean",
+    device: str = "cpu",
     workers: int | None = None,
     progress: bool = True,
 ) -> Tuning:
@@ -85,7 +86,7 @@ def tune(
 
     Every scale of the ``grid`` is played on the tuning seed, which `simulate` then refuses. ``objective`` is the
     ``mean`` regret over the scenarios, or the regret in the ``worst`` of them. A policy whose ``radius_scale`` is set,
-    or that has none, is not tuned.
+    or that has none, is not tuned. On the ``device`` "cuda", a GPU, worlds are drawn from other streams.
     """
     if objective not in OBJECTIVES:
         raise ConfigError(f"unknown objective {objective!r}{nearest(objective, OBJECTIVES)}")
@@ -93,7 +94,8 @@ def tune(
     grids = {entry.label: [float(scale) for scale in grid] for entry in entries if _has_scale(entry)}
     setting: dict[str, Any] = {"environments": tables("environments", environment), "rounds": rounds}
     setting["attacks"] = tables("attacks", attacks)
-    found = _search(entries, grids, {**setting, "trials": trials}, objective, workers=workers, progress=progress)
+    how = {"trials": trials, "device": device}
+    found = _search(entries, grids, setting | how, objective, workers=workers, progress=progress)
     return Tuning([entry.table() | _scale(found, entry.label) for entry in entries], found, setting)
 
 

@@ -15,7 +15,7 @@ from robandit.streams import Draws
 
 @dataclass(kw_only=True)
 class ACE(Targeted):
-    """Adaptive attack by constant estimation: −[μ̂_a − μ̂_† + β(N_a) + β(N_†)]₊ for a ≠ a† (Liu and Shroff 2019).
+    """Adaptive attack by constant estimation: −[μ̂(a) − μ̂(†) + β(N_a) + β(N_†)]₊ for a ≠ a† (Liu and Shroff 2019).
 
     β(n) = √((2σ²/n) log(π²Kn²/(3δ))), with means μ̂ and counts N of clean rewards, this round's included. The attack
     is on arms: the place of an action in the set is its arm. It begins once the target has been played.

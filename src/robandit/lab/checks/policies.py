@@ -104,6 +104,20 @@ def check_log_folds_again(make: MakePolicy) -> None:
     assert same_state(policy, again), "folding the log gives another state"
 
 
+def check_choosing_changes_nothing(make: MakePolicy) -> None:
+    """Within `Policy.at_round`, `choose` changes nothing, and depends on the round and on what was learnt alone."""
+    policy = make(dim=3, seed=5)
+    _play(policy)
+    before, again = (type(policy).from_state(policy.state()) for _ in range(2))
+    found: list[Decision] = []
+    for one, round_ in ((policy, 900), (policy, 60), (again, 60), (again, 900)):
+        with one.at_round(round_):
+            found.append(one.choose(_actions(round_, 3), sigma=0.1, propensity=True))
+    assert same_state(policy, before), "choosing changes the state"
+    assert [one.round for one in found] == [900, 60, 60, 900], "the round is not the one that was asked for"
+    assert _same_all(found, found[::-1]), "a choice depends on the choices before it"
+
+
 def check_late_and_missing_feedback(make: MakePolicy) -> None:
     """Feedback may come late, in any order, or never; a trial without it does not change."""
     policy = make(dim=3, seed=5)
@@ -210,6 +224,7 @@ POLICY_CHECKS: Sequence[Callable[[MakePolicy], None]] = (
     check_batch_equals_singles,
     check_state_round_trip,
     check_log_folds_again,
+    check_choosing_changes_nothing,
     check_late_and_missing_feedback,
     check_sources,
     check_odd_decision_sets,

@@ -161,7 +161,7 @@ class Synthetic(Environment):
 
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:
         """The decision sets by round. Entries are uniform on ±1/√d; for rewards of 0 or 1 they are positive."""
-        entries, sizes, where = draw.uniform(self.actions, self.dim), draw.shared(), self._parameters(draw)
+        entries, sizes, where = draw.uniform(self.actions, self.dim), draw.shared(), self.parameters(draw)
         low, width = (0.0, 1.0) if self.noise == "bernoulli" and self.highest is None else (-1.0, 2.0)
 
         def fresh(t: int) -> Menu:
@@ -184,7 +184,7 @@ class Synthetic(Environment):
 
         return menu
 
-    def _parameters(self, draw: Draws) -> Callable[[int], Floats]:
+    def parameters(self, draw: Draws) -> Callable[[int], Floats]:
         """The parameter μ* by round, (B, d)."""
         directions = draw.normal(2, self.dim).at(0)
         start = np.full((len(draw), self.dim), self.dim**-0.5)

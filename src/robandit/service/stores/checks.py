@@ -9,7 +9,9 @@ from time import time
 from typing import TypeAlias
 
 from robandit.service.stores.store import (
+    LANES,
     PAGE,
+    UNPLACED,
     Bandit,
     DamageError,
     Item,
@@ -17,6 +19,7 @@ from robandit.service.stores.store import (
     Snapshot,
     Store,
     StoreError,
+    StorePart,
     append,
     events,
 )
@@ -107,12 +110,59 @@ def check_exclusive(make: MakeStore, bandit: int) -> None:
             assert store.news() == [], "a process hears what it wrote itself"
 
 
-STORE_CHECKS = (check_read_back, check_once, check_uncommitted, check_snapshot, check_exclusive)
+def check_part(make: MakeStore, bandit: int) -> None:
+    """Decisions of a part are kept once, found at once, and get their places later, in the order in which they came."""
+    with closing(make()) as store:
+        if not store.shared:
+            assert _raises(lambda: store.join(stale=True)), "a store that is not shared has parts"
+            return
+        with closing(make()) as other, closing(make()) as third:
+            parts = [one.join(stale=True) for one in (store, other)]
+            assert parts[0] is not None and parts[1] is not None, "a shared store has no parts"
+            _check_added(parts[0], parts[1], bandit)
+            _check_placed(store, parts[1], bandit)
+            assert _raises(lambda: third.join(stale=False)), "processes may decide in different ways"
 
 
-def _decided(id: str) -> Decided:  # noqa: A002
+def _check_added(part: StorePart, other: StorePart, bandit: int) -> None:
+    """Each id belongs to one decision, whoever adds it, and nothing is kept that comes too late."""
+    now = part.look(part.heard).at
+    assert abs(now - time()) < 3600.0, "the time of a look is not in seconds since 1970"
+    first, second = (LogEntry(bandit, UNPLACED, _decided(name)) for name in ("b", STRANGE))
+    again = first._replace(event=_decided("b", at=7.0))
+    assert part.add([first, again], now + 60.0) == {(bandit, "b")}, "an id can be used twice in a group"
+    assert other.add([again, second], now + 60.0) == {(bandit, STRANGE)}, "an id can be used twice"
+    assert part.add([first], now + 60.0) == set(), "what is known is not the same as what is too late"
+    assert part.add([LogEntry(bandit, UNPLACED, _decided("late"))], now - 60.0) is None, "what is too late is kept"
+    assert other.find(bandit, "b", final=False) == first.event, "a decision is not found before it has a place"
+    assert other.find(bandit, "late", final=False) is None, "what is too late is kept"
+    assert other.look(other.heard).entries == [], "a decision without a place is heard of"
+    assert other.unplaced() == {bandit % LANES}, "it is not known where there are decisions without a place"
+
+
+def _check_placed(store: Store, part: StorePart, bandit: int) -> None:
+    """The next to hold the others off places what is there, once, and parts hear of it. Rounds are given once."""
+    unplaced = [item for item in store.news() if isinstance(item, LogEntry)]
+    assert [(one.place, one.event.id) for one in unplaced] == [(UNPLACED, "b"), (UNPLACED, STRANGE)], "out of order"
+    placed = _entries(bandit, [one.event for one in unplaced])
+    append(store, placed)
+    assert list(events(store, bandit)) == [one.event for one in placed], "a decision has no place, or not its own"
+    assert store.news() == [] and part.unplaced() == set(), "a decision is placed twice"
+    store.release()
+    view = part.look(part.heard)
+    assert view.entries == placed, "a part does not hear what has a place"
+    assert part.look(view.heard).entries == [], "a part hears twice of an event"
+    assert part.add(unplaced, view.at + 60.0) == set(), "an id that has a place can be used again"
+    given = [part.reserve({bandit: (after, count)})[bandit] for after, count in ((5, 2), (0, 3), (20, 1))]
+    assert given == [range(6, 8), range(8, 11), range(21, 22)], "a round is given twice, or one that has passed"
+
+
+STORE_CHECKS = (check_read_back, check_once, check_uncommitted, check_snapshot, check_exclusive, check_part)
+
+
+def _decided(id: str, at: float = 0.1) -> Decided:  # noqa: A002
     return Decided(
-        id=id, round=1, at=0.1, actions=["a"], index=0, features=[1 / 3, -0.0], sigma=0.5, level=0, propensity=1.0
+        id=id, round=1, at=at, actions=["a"], index=0, features=[1 / 3, -0.0], sigma=0.5, level=0, propensity=1.0
     )
 
 
@@ -127,7 +177,11 @@ def _write(make: MakeStore, items: Sequence[Item], snapshots: Sequence[Snapshot]
 
 
 def _refuses(make: MakeStore, items: Sequence[Item]) -> bool:
+    return _raises(lambda: _write(make, items))
+
+
+def _raises(call: Callable[[], object]) -> bool:
     with suppress(StoreError):
-        _write(make, items)
+        call()
         return False
     return True

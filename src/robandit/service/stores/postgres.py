@@ -8,21 +8,21 @@ and a bandit's log has one order, in which all services fold it. Bandits of diff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import psycopg
 
-from robandit.service.stores.sql import SQLReader, bandit_row, checksum, event_row, snapshot_row
-from robandit.service.stores.store import LANES, PAGE, Bandit, Item, LogEntry, Snapshot, StoreError
+from robandit.service.stores.postgres_link import LANE, SESSION, PostgresLink, event_columns
+from robandit.service.stores.postgres_part import PostgresPart
+from robandit.service.stores.sql import REMEDY, bandit_row, checksum, snapshot_row
+from robandit.service.stores.store import LANES, PAGE, UNPLACED, Bandit, Item, LogEntry, Snapshot, StoreError
 
-_WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
-_LANE = 1 << 48
-"""Numbers of events from one lane to the next. Before there were lanes, all events were in what is now lane 0."""
+WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
 _TABLES = f"""
-SELECT pg_advisory_xact_lock({_WRITING});
+SELECT pg_advisory_xact_lock({WRITING});
 CREATE SCHEMA IF NOT EXISTS robandit;
 CREATE TABLE IF NOT EXISTS robandit.bandits (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BYTEA NOT NULL, seed TEXT NOT NULL,
@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS robandit.events (
 CREATE TABLE IF NOT EXISTS robandit.snapshots (
     bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL
 );
+CREATE SEQUENCE IF NOT EXISTS robandit.unplaced;
+CREATE TABLE IF NOT EXISTS robandit.rounds (bandit BIGINT PRIMARY KEY, given BIGINT NOT NULL);
 """
 _CLOCK_EVERY = 0.2
 """Seconds after which the server's clock is read again."""
@@ -43,29 +45,25 @@ _BEFORE = {  # the columns of each table, and its key, before there were checksu
     "events": (("bandit", "place", "kind", "id", "body"), ("bandit", "place")),
     "snapshots": (("bandit", "place", "body"), ("bandit",)),
 }
-# A machine that is gone must give the lock back. So the server closes a connection that does nothing in a transaction,
-# or does not answer, for some seconds.
-_SESSION = """
-SET search_path = robandit;
-SET synchronous_commit = on;
-SET idle_in_transaction_session_timeout = '10s';
-SET lock_timeout = '60s';
-SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
+# Decisions without a place come in the order in which they came. So one that was asked for after another had been
+# answered stands after it in the log, as the monitor needs.
+_NEWS = """
+SELECT bandit, place, kind, id, body, crc, number FROM events WHERE number >= %s AND number < %s UNION ALL
+SELECT bandit, place, kind, id, body, crc, number FROM events WHERE number > %s AND number < %s ORDER BY number
+"""
+_ADD = """
+INSERT INTO events SELECT * FROM
+unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::smallint[], %b::bytea[], %b::bytea[], %b::bigint[])
 """
 _KEEP = """
 INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
 SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
 """
-_LINK: dict[str, Any] = {
-    "keepalives": 1,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "connect_timeout": 10,
-}
+_MODES = {False: 0x726F62616E646976, True: 0x726F62616E646977}
+"""Locks that all processes share which decide on the newest state, or on one that may be old."""
 
 
-class PostgresStore(SQLReader):
+class PostgresStore(PostgresLink):
     """A `Store` that many processes may have open at once."""
 
     shared = True
@@ -75,42 +73,36 @@ class PostgresStore(SQLReader):
         self._url, self._whole_store = url, whole or self
         self._own = range(LANES) if whole is None else range(lane, lane + 1)
         self._opened: dict[int, PostgresStore] = {}
+        self._part: PostgresPart | None = None
+        self._unplaced: dict[tuple[int, str], int] = {}  # the numbers of decisions that need a place, by bandit and id
         self._ahead = self._clock_read = 0.0  # seconds by which the server's clock is ahead of `monotonic`; when read
-        try:
-            self._db = psycopg.connect(url, **_LINK)
-            try:
-                self._begin() if whole is None else self._join(whole)
-            except BaseException:
-                self._db.close()
-                raise
-        except psycopg.Error as error:
-            raise StoreError(f"can't use this PostgreSQL: {error}".strip()) from error
-        self.where = f"the database {self._db.info.dbname} at {self._db.info.host}"
         self._watching = False
+        super().__init__(url)
 
     def _begin(self) -> None:
         """Refuse a server that can lose commits, make the tables, and set the session up."""
-        self._db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # what is read after the lock is new
+        if self._whole_store is not self:
+            self._follow(self._whole_store)
+            return
         for setting in ("fsync", "full_page_writes"):
             if self._rows(f"SHOW {setting}") != [("on",)]:
                 raise StoreError(f"this PostgreSQL can lose commits: set {setting} = on in its configuration")
         self._db.execute(_TABLES)
         self._add_checksums()
-        self._db.execute(_SESSION)
+        self._db.execute(SESSION)
         ((self._bandits,),) = self._rows("SELECT coalesce(max(number), 0) FROM bandits")  # the number read so far
         last = "SELECT coalesce(max(number), ?) FROM events WHERE number > ? AND number < ?"
         self._events = {}  # by lane, the number read so far
         for lane in range(LANES):
-            first = lane * _LANE
-            ((self._events[lane],),) = self._rows(last, first, first, first + _LANE)
+            first = lane * LANE
+            ((self._events[lane],),) = self._rows(last, first, first, first + LANE)
         self._read_clock()
         self._db.commit()
         self._start = self._bandits, self._events.copy()
 
-    def _join(self, whole: PostgresStore) -> None:
+    def _follow(self, whole: PostgresStore) -> None:
         """Set up a lane's session, which goes on from where the whole store was opened."""
-        self._db.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        self._db.execute(_SESSION)
+        self._db.execute(SESSION)
         self._db.commit()
         self._bandits, self._events, self._clock_read = whole._start[0], whole._start[1].copy(), whole._clock_read
 
@@ -139,10 +131,30 @@ class PostgresStore(SQLReader):
         """A row of an older store with the id, which only events have, as a text."""
         return (*row[:3], self._text(row[3]), *row[4:]) if isinstance(row[3], bytes) else row
 
+    def join(self, *, stale: bool) -> PostgresPart | None:
+        with self._whole():
+            self._rows("SELECT pg_advisory_xact_lock(?)", WRITING)  # one after the other
+            try:
+                self._db.execute("SET LOCAL lock_timeout = '2s'")  # in which one that was stopped goes
+                self._rows("SELECT pg_advisory_lock(?)", _MODES[not stale])
+            except psycopg.errors.LockNotAvailable:
+                how = "without" if stale else "with"
+                raise StoreError(f"another service on this database runs {how} --staleness: start all alike") from None
+            self._rows("SELECT pg_advisory_unlock(?)", _MODES[not stale])
+            self._rows("SELECT pg_advisory_lock_shared(?)", _MODES[stale])
+            self._db.commit()
+        self._part = PostgresPart(self._url, list(self._start[1].values())) if stale else None
+        return self._part
+
+    @property
+    def heard(self) -> int:
+        return self._events[self._own[0]]
+
     def close(self) -> None:
-        for lane in self._opened.values():
-            lane.close()
-        self._db.close()
+        for one in (*self._opened.values(), self._part):
+            if one is not None:
+                one.close()
+        super().close()
 
     def now(self) -> float:
         return monotonic() + self._whole_store._ahead
@@ -156,25 +168,40 @@ class PostgresStore(SQLReader):
     # Writing.
 
     def news(self) -> list[Item]:
+        self._unplaced.clear()
         with self._whole():
-            for lane in self._own:  # all take them in this order
-                self._rows("SELECT pg_advisory_xact_lock(?)", _WRITING - 2 * lane)
+            with self._db.pipeline():  # which saves the time to and fro, while others wait for the lock
+                for lane in self._own:  # all take them in this order
+                    self._db.execute("SELECT pg_advisory_xact_lock(%s)", (WRITING - 2 * lane,))
+                found = [self._db.execute(_NEWS, self._ranges(lane), binary=True) for lane in self._own]
             if monotonic() >= self._clock_read + _CLOCK_EVERY:
                 self._read_clock()
-            entries = [entry for lane in self._own for entry in self._news_of(lane)]
+            rows = [cursor.fetchall() for cursor in found]
+            entries = [
+                entry for lane, some in zip(self._own, rows, strict=True) for entry in self._heard_of(lane, some)
+            ]
+            unplaced = [self._waiting(row) for some in rows for row in some if row[6] < 0]
             # Lane 0 makes bandits; others need to know those that have an event.
-            unknown = 0 in self._own or any(entry.bandit > self._bandits for entry in entries)
+            unknown = 0 in self._own or any(entry.bandit > self._bandits for entry in (*entries, *unplaced))
             bandits = self.bandits(after=self._bandits) if unknown else []
         self._bandits = bandits[-1].number if bandits else self._bandits
-        return [*bandits, *entries]
+        return [*bandits, *entries, *unplaced]
 
-    def _news_of(self, lane: int) -> list[LogEntry]:
-        query = "SELECT bandit, place, kind, id, body, crc, number FROM events"
-        query += " WHERE number > ? AND number < ? ORDER BY number"
-        rows = self._rows(query, self._events[lane], (lane + 1) * _LANE)
-        entries = [self._entry(*row[:6]) for row in rows]
-        self._events[lane] = rows[-1][6] if rows else self._events[lane]
+    def _ranges(self, lane: int) -> tuple[int, ...]:
+        """The numbers of a lane's events without a place, and of those that are new."""
+        return -(lane + 1) * LANE, -lane * LANE, self._events[lane], (lane + 1) * LANE
+
+    def _heard_of(self, lane: int, rows: Sequence[tuple[Any, ...]]) -> list[LogEntry]:
+        """The events of a lane that have a place."""
+        entries = [self._entry(*row[:6]) for row in rows if row[6] >= 0]
+        self._events[lane] = max(self._events[lane], rows[-1][6]) if rows else self._events[lane]
         return entries
+
+    def _waiting(self, row: tuple[Any, ...]) -> LogEntry:
+        """A decision that has no place yet."""
+        entry = self._entry(row[0], UNPLACED, *row[2:6])
+        self._unplaced[entry.bandit, entry.event.id] = row[6]
+        return entry
 
     def _next(self, bandit: int) -> int:
         """The number of the next event, in the lane of its bandit."""
@@ -184,16 +211,21 @@ class PostgresStore(SQLReader):
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
         bandits = [item for item in items if isinstance(item, Bandit)]
         entries = [item for item in items if isinstance(item, LogEntry)]
-        rows = [(self._next(row[0]), *row[:3], self._id(row[3]), *row[4:]) for row in map(event_row, entries)]
         with self._whole(), self._db.cursor() as cursor:
-            for query, some in (
-                ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", list(map(bandit_row, bandits))),
-                ("INSERT INTO events VALUES (%s, %s, %s, %s, %s, %s, %s)", rows),
-                (_KEEP, list(map(snapshot_row, snapshots))),
-            ):
-                if some:
-                    cursor.executemany(query.encode(), some)
+            if bandits:
+                rows = list(map(bandit_row, bandits))
+                cursor.executemany("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", rows)
+            if entries:
+                self._free([(entry.bandit, entry.event.id) for entry in entries])
+                cursor.execute(_ADD, ([self._next(entry.bandit) for entry in entries], *event_columns(entries)))
+            if snapshots:
+                cursor.executemany(_KEEP, list(map(snapshot_row, snapshots)))
         self._bandits = bandits[-1].number if bandits else self._bandits
+
+    def _free(self, keys: Sequence[tuple[int, str]]) -> None:
+        """Remove the rows without a place of what is put now."""
+        if gone := [self._unplaced.pop(key) for key in keys if key in self._unplaced]:
+            self._db.execute("DELETE FROM events WHERE number = ANY(%s)", (gone,))
 
     def commit(self) -> None:
         with self._whole():
@@ -203,15 +235,6 @@ class PostgresStore(SQLReader):
         with self._whole():
             self._db.rollback()
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Roll back, close and raise `StoreError` if anything goes wrong."""
-        try:
-            yield
-        except psycopg.Error as error:
-            self._db.close()  # which rolls back and gives up all locks
-            raise StoreError(f"can't write: {error}".strip()) from error
-
     def watches(self) -> bool:
         if not self._watching:  # the lock is kept for as long as the connection is
             with self._whole():
@@ -220,16 +243,15 @@ class PostgresStore(SQLReader):
 
     # Reading.
 
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        raise StoreError(f"{self.where} is copied by its own tools: pg_dump --schema=robandit")
+
     def faults(self) -> list[str]:
-        return []  # its pages are the business of PostgreSQL, which can have checksums for them, too
-
-    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._db.execute(query.replace("?", "%s").encode(), values).fetchall()
-
-    @staticmethod
-    def _id(id: str) -> bytes:  # noqa: A002
-        return id.encode()  # PostgreSQL's texts can't hold every character
-
-    @staticmethod
-    def _text(id: bytes) -> str:  # noqa: A002
-        return id.decode(errors="replace")  # which a checksum notices
+        """Decisions without a place that are damaged. Its pages are the business of PostgreSQL, which can have
+        checksums for them, too."""
+        found = []
+        query = "SELECT bandit, kind, id, body, crc FROM events WHERE number < 0"
+        for bandit, kind, id, body, crc in self._rows(query):  # noqa: A001
+            if checksum(bandit, UNPLACED, kind, self._text(id), body) != crc:
+                found.append(f"{self.where}: a decision of bandit {self._name(bandit)} is damaged; {REMEDY}")
+        return found

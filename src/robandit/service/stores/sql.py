@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from robandit.service.stores.store import KINDS, PAGE, PAGE_BYTES, Bandit, DamageError, LogEntry, Snapshot
+from robandit.service.stores.store import KINDS, PAGE, PAGE_BYTES, UNPLACED, Bandit, DamageError, LogEntry, Snapshot
 from robandit.wire.events import Event, decode, encode
 
 EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
@@ -98,7 +98,7 @@ class SQLReader(ABC):
         if not rows:
             return None
         ((place, body, crc),) = rows
-        if checksum(bandit, place, int(final), id, body) != crc:
+        if checksum(bandit, max(place, UNPLACED), int(final), id, body) != crc:
             raise self._damaged(bandit, place)
         return decode(body)
 

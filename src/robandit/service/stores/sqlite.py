@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from time import time
@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 
 from robandit.service.stores.sql import EVENTS, REMEDY, SQLReader, bandit_row, checked, event_row, snapshot_row
+from robandit.service.stores.sqlite_copy import copying, open_calm
 from robandit.service.stores.sqlite_tables import UNREADABLE, faults, prepare
 from robandit.service.stores.store import Bandit, DamageError, Item, LogEntry, Snapshot, Store, StoreError
 
@@ -22,6 +23,7 @@ class SQLiteStore(SQLReader):
     """A `Store` that one process may have open at a time."""
 
     shared = False
+    heard = 0
 
     def __init__(
         self,
@@ -53,6 +55,10 @@ class SQLiteStore(SQLReader):
 
     def close(self) -> None:
         self._db.close()
+
+    def join(self, *, stale: bool) -> None:
+        if stale:
+            raise StoreError("decisions on states that may be old need a PostgreSQL: one process alone serves a file")
 
     # Writing.
 
@@ -102,6 +108,9 @@ class SQLiteStore(SQLReader):
         except UNREADABLE as error:
             raise DamageError(f"can't read {self.where}: {error}") from error
 
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        return copying(self._db, path)
+
     @staticmethod
     def _id(id: str) -> str:  # noqa: A002
         return id
@@ -117,27 +126,29 @@ def _version() -> int:
 def read_only(path: Path, name: str | None) -> Iterator[bytes]:
     """Read a bandit's log from a file that no service has open: its events in order, as `encode` writes them.
 
-    Nothing is written, not even beside the file, unless a service was killed and left its write-ahead log.
+    Nothing is written, as `open_calm` says.
     """
-    calm = not Path(f"{path}-wal").exists()  # then the file itself holds everything and can be read without locks
-    before = path.stat()
+    with reading(path, f"ask that for the log: {_ASK}") as db:
+        yield from _read_log(db, path, *_number(db, path, name))
+
+
+_ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
+
+
+@contextmanager
+def reading(path: Path, remedy: str) -> Iterator[apsw.Connection]:
+    """Open a file that no service has open, to read it as it is. ``remedy`` says what to do if one has."""
+    calm, before = not Path(f"{path}-wal").exists(), path.stat()
     try:
-        db = apsw.Connection(
-            f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if calm else ''}",
-            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-        )
-        with closing(db):
-            yield from _read_log(db, path, *_number(db, path, name))
+        with closing(open_calm(path)) as db:
+            yield db
     except apsw.BusyError:
-        raise StoreError(f"{path} is open in a running service; ask that for the log: {_ASK}") from None
+        raise StoreError(f"{path} is open in a running service; {remedy}") from None
     except UNREADABLE as error:
         raise StoreError(f"can't read {path}: {error}") from error
     after = path.stat()
     if calm and (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-        raise StoreError(f"{path} has changed while it was read: a service has started; ask that for the log: {_ASK}")
-
-
-_ASK = "GET /v1/bandits/NAME/log, with ?format=parquet if you like"
+        raise StoreError(f"{path} has changed while it was read: a service has started; {remedy}")
 
 
 def _read_log(db: apsw.Connection, path: Path, name: str, number: int) -> Iterator[bytes]:

@@ -9,13 +9,11 @@ import apsw
 import msgspec
 
 from robandit.service.stores.sql import checksum
-from robandit.service.stores.store import KINDS, DamageError, StoreError
+from robandit.service.stores.store import FORMAT, KINDS, DamageError, StoreError, newer
 from robandit.wire.events import decode
 
 UNREADABLE = (apsw.Error, UnicodeDecodeError)
 """What SQLite raises where its file is damaged."""
-VERSION = 1
-"""Number of the present tables, which the file keeps as its ``user_version``. Those of 0 had no checksums."""
 TABLES = {
     "bandits": """CREATE TABLE bandits (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings BLOB NOT NULL, seed TEXT NOT NULL,
@@ -35,18 +33,21 @@ TABLES = {
 def prepare(db: apsw.Connection, path: str) -> None:
     """Make the tables, or check that they are there as they should be, or make them of older ones, all or none."""
     version, there = db.pragma("user_version"), _tables(db)
-    if version == VERSION and there == TABLES:
-        return
+    if version > FORMAT:
+        raise StoreError(newer(path, version))
     if version == 0 and not there:
-        db.execute(f"BEGIN IMMEDIATE; {_script()}; COMMIT")
-    elif version == 0 and set(there) == set(TABLES) and not any("crc" in sql for sql in there.values()):
-        _migrate(db, path)
-    elif version > VERSION:
-        raise StoreError(
-            f"{path} is of a newer robandit (its tables have version {version}, and this one knows {VERSION})"
-        )
-    else:
+        db.execute(f"BEGIN IMMEDIATE; {_script()}; PRAGMA user_version = {FORMAT}; COMMIT")
+    elif not _fits(version, there):
         raise DamageError(f"{path} is damaged: its tables are not as robandit makes them; restore it from a backup")
+    elif version < FORMAT:
+        _migrate(db, path, version)
+
+
+def _fits(version: int, there: dict[str, str]) -> bool:
+    """Whether the tables are those of a format."""
+    if version > 0:
+        return there == TABLES
+    return set(there) == set(TABLES) and not any("crc" in sql for sql in there.values())
 
 
 def faults(db: apsw.Connection) -> list[str]:
@@ -59,38 +60,52 @@ def faults(db: apsw.Connection) -> list[str]:
 
 
 def _script() -> str:
-    return "; ".join([*TABLES.values(), f"PRAGMA user_version = {VERSION}"])
+    return "; ".join(TABLES.values())
 
 
 def _tables(db: apsw.Connection) -> dict[str, str]:
     return dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
 
 
-def _migrate(db: apsw.Connection, path: str) -> None:
-    """Give every row a checksum. What can be seen to be damaged gets none: then nothing changes."""
+def _migrate(db: apsw.Connection, path: str, version: int) -> None:
+    """Take one step after the other to the present format, all or none. What is damaged already stays as it is."""
     if found := faults(db):
         raise DamageError(f"{path} is damaged: {found[0]}; restore it from a backup")
     db.execute("BEGIN IMMEDIATE")
     try:
-        db.execute("DROP INDEX once")
-        for table in ("bandits", "events", "snapshots"):
-            db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-        db.execute(_script())
-        for table, order, width in (
-            ("bandits", "number", 6),
-            ("events", "bandit, place", 6),
-            ("snapshots", "bandit", 4),
-        ):
-            rows: Iterable[tuple[Any, ...]] = db.execute(f"SELECT * FROM old_{table} ORDER BY {order}")
-            if table == "events":
-                rows = _agreeing(rows, path)
-            marks = ", ".join("?" * width)
-            db.executemany(f"INSERT INTO {table} VALUES ({marks})", ((*row, checksum(*row)) for row in rows))
-            db.execute(f"DROP TABLE old_{table}")
-        db.execute("COMMIT")
+        for step in _STEPS[version:]:
+            step(db, path)
+        db.execute(f"PRAGMA user_version = {FORMAT}; COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
         raise
+
+
+def _add_checksums(db: apsw.Connection, path: str) -> None:
+    """Give every row a checksum."""
+    db.execute("DROP INDEX once")
+    for table in ("bandits", "events", "snapshots"):
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    db.execute(_script())
+    for table, order, width in (
+        ("bandits", "number", 6),
+        ("events", "bandit, place", 6),
+        ("snapshots", "bandit", 4),
+    ):
+        rows: Iterable[tuple[Any, ...]] = db.execute(f"SELECT * FROM old_{table} ORDER BY {order}")
+        if table == "events":
+            rows = _agreeing(rows, path)
+        marks = ", ".join("?" * width)
+        db.executemany(f"INSERT INTO {table} VALUES ({marks})", ((*row, checksum(*row)) for row in rows))
+        db.execute(f"DROP TABLE old_{table}")
+
+
+def _keep_older_releases_out(db: apsw.Connection, path: str) -> None:
+    """Change nothing but the number: the logs of 2 may hold events that releases of 1 can't read."""
+
+
+_STEPS = (_add_checksums, _keep_older_releases_out)
+"""What makes tables of the next format of those of each format, from 0 on."""
 
 
 def _agreeing(rows: Iterable[tuple[Any, ...]], path: str) -> Iterator[tuple[Any, ...]]:

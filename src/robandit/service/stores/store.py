@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode
@@ -10,6 +11,9 @@ from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decod
 KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
+FORMAT = 2
+"""Number of the present format of a store, which the store itself keeps. Format 0 had no checksums. In 1, a log held
+decisions, rewards, defaults and proofs alone. A store of a newer format is refused; an older one is taken over."""
 LANES = 8
 """Number of lanes of a shared store. A bandit is in the lane of its number modulo this, and bandits of different lanes
 don't wait for each other. All processes that share a store must agree on it."""
@@ -30,8 +34,12 @@ class Bandit(NamedTuple):
     """Time of its creation, in seconds since 1970."""
 
 
+UNPLACED = 0
+"""Place of a decision that is kept for good, and that has no place in its log yet."""
+
+
 class LogEntry(NamedTuple):
-    """An event of a bandit and its place in that bandit's log, from 1 on."""
+    """An event of a bandit and its place in that bandit's log, from 1 on, or `UNPLACED`."""
 
     bandit: int
     place: int
@@ -58,6 +66,63 @@ class DamageError(StoreError):
     """Something in the store is not as it was written. The message names the store, the bandit and the event."""
 
 
+def newer(where: str, found: int) -> str:
+    """The reason why a store of a newer format is refused."""
+    return f"{where} is of a newer robandit (its format is {found}, and this one knows up to {FORMAT}): update robandit"
+
+
+class AwayError(StoreError):
+    """The store can't be reached now, and may be back later."""
+
+
+class View(NamedTuple):
+    """What a part of a store hears of the rest."""
+
+    entries: list[LogEntry]
+    """The events that have a place and are new, lane by lane in their order."""
+    heard: list[int]
+    """The number of the last event heard of each lane."""
+    at: float
+    """The time before which everything that was safe has been heard, in seconds since 1970 by the store's clock."""
+
+
+class StorePart(Protocol):
+    """A part of a shared store's logs to which one process adds decisions, without holding others off.
+
+    They are safe at once and have no place yet: whoever calls `Store.news` of their lane next gives them one. After a
+    `StoreError` a part is only closed.
+    """
+
+    heard: list[int]
+    """The number of the last event of each lane when the store was opened."""
+
+    def look(self, after: Sequence[int]) -> View:
+        """Return what is new in each lane after the event of a number."""
+        ...
+
+    def reserve(self, wanted: Mapping[int, tuple[int, int]]) -> dict[int, range]:
+        """Return round numbers that nobody else gets. For each bandit, say a number that they come after, and how
+        many."""
+        ...
+
+    def add(self, decided: Sequence[LogEntry], until: float) -> set[tuple[int, str]] | None:
+        """Keep these decisions for good, except those whose id is taken. Return the bandits and ids of what is kept; or
+        None if it was too late, after the time ``until`` by the store's clock, and nothing is kept."""
+        ...
+
+    def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        """The decision of an id."""
+        ...
+
+    def unplaced(self) -> set[int]:
+        """The lanes that have decisions without a place."""
+        ...
+
+    def close(self) -> None:
+        """Close this part."""
+        ...
+
+
 class Store(Protocol):
     """All bandits and their logs.
 
@@ -68,14 +133,25 @@ class Store(Protocol):
     shared: bool
     """Whether several processes may have the store open at once."""
 
+    @property
+    def heard(self) -> int:
+        """Number of the last event of this lane that was heard or written; 0 in a store that is not shared."""
+        ...
+
+    def join(self, *, stale: bool) -> StorePart | None:
+        """Begin to serve. Those who share a store decide alike: on the newest state; or ``stale``, on one that may be
+        old, and then this returns what the decisions are added to."""
+        ...
+
     def lane(self, number: int) -> Store:
         """One lane of a shared store, as a store of its own, which is opened when it is first needed. Lane 0 also makes
         bandits."""
         ...
 
     def news(self) -> list[Item]:
-        """Return what other processes have written since the last call, in its order. Nobody else writes from now on,
-        until `commit` or `release`."""
+        """Return what other processes have written since the last call, in its order, and then all decisions that are
+        `UNPLACED`, which are to be put with their place. Nobody else writes from now on, until `commit` or `release`,
+        but for decisions into a `StorePart`."""
         ...
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
@@ -119,6 +195,11 @@ class Store(Protocol):
 
     def snapshot(self, bandit: int) -> Snapshot | None:
         """The last snapshot kept of a bandit."""
+        ...
+
+    def copy(self, path: Path) -> Generator[None, None, None]:
+        """Copy a store that is not shared into a new file, a little at a time, while it is used in between. In the end
+        the copy holds all that was committed before, whole groups of what came since, and nothing else."""
         ...
 
     def close(self) -> None:

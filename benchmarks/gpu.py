@@ -1,0 +1,268 @@
+"""Checks and times the kernels on a GPU, where there are only PyTorch, Triton and NumPy: no installation, no pyarrow.
+
+    PYTHONPATH=src python3 benchmarks/gpu.py                    # everything, at full size
+    PYTHONPATH=src python3 benchmarks/gpu.py --tiny             # small enough for the tools and for the interpreter
+    TRITON_INTERPRET=1 python benchmarks/gpu.py --tiny          # without a GPU: only that nothing breaks
+    compute-sanitizer --tool memcheck python3 benchmarks/gpu.py --tiny --only times
+    ncu --clock-control none --kernel-name regex:play --launch-count 4 --set basic \\
+        --metrics smsp__inst_executed.sum,smsp__issue_active.avg.pct_of_peak_sustained_active \\
+        python3 benchmarks/gpu.py --only times --rounds 500
+
+Checks: the means of many trials on the GPU against those of fewer on the CPU, corrected for the number of comparisons;
+and the rounds of some trials replayed in float64, for the share of choices that single precision changes. Times: second
+launches, by CUDA events, beside a large matrix product in float32 and a large copy in the same process. A round's
+operations are those that K actions and d features need, not those of the tiles that they are padded to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "lab")]
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the trials on the CPU, a process for each core
+
+from gpu_replay import replayed  # noqa: E402
+
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL  # noqa: E402
+from robandit.arrays import Floats  # noqa: E402
+from robandit.errors import ConfigError  # noqa: E402
+from robandit.experiments.paper import figure1  # noqa: E402
+from robandit.experiments.tune import shipped  # noqa: E402
+from robandit.lab import attacks, environments  # noqa: E402
+from robandit.lab.gpu.condense import condense, save_condensed  # noqa: E402
+from robandit.lab.gpu.launch import COLUMNS, Device, play, prepare_launches  # noqa: E402
+from robandit.lab.gpu.plan import plan  # noqa: E402
+from robandit.lab.plan import Run, make_policy, make_scenario  # noqa: E402
+from robandit.lab.protocol import LABELLED, Scenario, simulate  # noqa: E402
+
+with_settings: Any = partial
+SEED = 11
+PAPER, FRESH = environments.Paper(), environments.Fresh()
+
+
+class Case(NamedTuple):
+    """A policy in a world."""
+
+    name: str
+    policy: Any
+    environment: Any
+    attack: Any
+
+    def scenario(self, trials: range) -> Scenario:
+        return Scenario(self.environment.facing(self.attack), self.attack, trials)
+
+
+WEIGHTED, CW = with_settings(WeightedOFUL, radius_scale=0.016), with_settings(CWOFUL, radius_scale=0.1)
+LEVELS = with_settings(MultiLevelWeightedOFUL, radius_scale=0.004)
+CHECKED = [
+    Case("Weighted OFUL, 90 flips", WEIGHTED, PAPER, attacks.Flip(rounds=90)),
+    Case("Multi-level, 90 flips", LEVELS, PAPER, attacks.Flip(rounds=90)),
+    Case("OFUL, clean", with_settings(OFUL, radius_scale=0.4), PAPER, attacks.NoAttack()),
+    Case("Greedy, 30 flips", Greedy, PAPER, attacks.Flip(rounds=30)),
+    Case("CW-OFUL, 90 flips", with_settings(CW, corruption=LABELLED), PAPER, attacks.Flip(rounds=90)),
+    Case(
+        "Robust, random flips",
+        with_settings(RobustWeightedOFUL, radius_scale=0.002, corruption=20.0),
+        environments.Fresh(sigma_high=0.5),
+        attacks.RandomFlips(budget=30.0),
+    ),
+    Case("Weighted OFUL, suppress best", WEIGHTED, FRESH, attacks.SuppressBest(budget=50.0)),
+    Case("CW-OFUL, oracle target", CW, environments.Heteroscedastic(), attacks.OracleTarget(budget=50.0)),
+    Case(
+        "OFUL, click fraud",
+        with_settings(OFUL, radius_scale=0.1),
+        environments.Clicks(),
+        attacks.ClickFraud(budget=None, share=0.2),
+    ),
+]
+TIMED: list[tuple[Case, int, dict[str, Any]]] = [  # and the rounds of a trial
+    (Case("Weighted OFUL, one set", WEIGHTED, PAPER, attacks.NoAttack()), 10_000, {}),
+    (Case("CW-OFUL, one set", CW, PAPER, attacks.NoAttack()), 10_000, {}),
+    (Case("Weighted OFUL, one set, flips", WEIGHTED, PAPER, attacks.Bursts(budget=1e6)), 10_000, {}),
+    (Case("Weighted OFUL, fresh sets", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {}),
+    (Case("the same by tf32x3", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {"precision": "tf32x3"}),
+    (Case("Multi-level, 450 flips", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {}),
+    (Case("the same by one warp", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"warps": 1}),
+    (Case("the same by tf32x3", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"precision": "tf32x3"}),
+    (Case("Multi-level, clean", LEVELS, PAPER, attacks.NoAttack()), 2_000, {}),
+]
+
+
+def on_cpu(case: Case, trials: range, rounds: int) -> dict[str, Floats]:
+    """What a batch of trials comes to on the CPU, by column."""
+    at = np.array([rounds // 4, rounds])
+    trace = simulate(policy=case.policy, scenarios=[case.scenario(trials)], rounds=rounds, seed=SEED, at=at)
+    return {name: getattr(trace, name).astype(float) for name in ("regret", "c_sup", "c_play")}
+
+
+def check_means(device: Device, trials: int, fewer: int, rounds: int) -> bool:
+    """Compare means on the GPU and on the CPU, at a quarter of the rounds and at the end."""
+    batches = [range(first, min(first + 64, fewer)) for first in range(0, fewer, 64)]
+    limit = statistics.NormalDist().inv_cdf(1.0 - 0.01 / (2 * len(CHECKED) * 6))  # 1 % for all together
+    print(f"\nmeans of {trials} trials on the GPU and {fewer} on the CPU, {rounds} rounds: |z| should be < {limit:.2f}")
+    worst = 0.0
+    # Spawned, since processes that are forked once CUDA has started may hang.
+    with ProcessPoolExecutor(min(len(batches), os.cpu_count() or 1), get_context("spawn")) as pool:
+        for case in CHECKED:
+            parts = list(pool.map(partial(on_cpu, case, rounds=rounds), batches))
+            at = np.array([rounds // 4, rounds])
+            what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
+            columns = play(what, range(trials), rounds, SEED, at, device).columns.double().cpu().numpy()
+            assert np.isfinite(columns[:, :5]).all(), f"{case.name}: something was not written"
+            words = []
+            for name in parts[0]:
+                here = np.concatenate([part[name] for part in parts], axis=1)
+                there = columns[:, COLUMNS.index(name)]
+                error = np.sqrt(here.var(axis=1, ddof=1) / here.shape[1] + there.var(axis=1, ddof=1) / trials)
+                z = (there.mean(axis=1) - here.mean(axis=1)) / np.maximum(error, 1e-9)
+                worst = max(worst, float(np.abs(z).max()))
+                words.append(f"{name} {here[-1].mean():8.2f} {there[-1].mean():8.2f} z {z[0]:5.2f} {z[1]:5.2f}")
+            print(f"{case.name:30} {'   '.join(words)}", flush=True)
+    print(f"largest |z|: {worst:.2f}: {'as it should be' if worst < limit else 'TOO LARGE'}")
+    return worst < limit
+
+
+def check_choices(trials: int, rounds: int) -> bool:
+    """Replay rounds in float64, by the CPU's own policies, attacks and ledger."""
+    print(f"\nreplayed in float64: {trials} trials of {rounds} rounds")
+    fine = True
+    for case in CHECKED:
+        kinds: list[dict[str, Any]] = [{}, {"precision": "tf32x3"}]
+        for kind in kinds:
+            found = replayed(case.policy, Scenario(case.environment, case.attack, range(trials)), rounds, SEED, **kind)
+            fine &= found.behind < 1e-3 and found.reward < 1e-4
+            print(
+                f"{case.name:30} {kind.get('precision', 'ieee'):7} other choices {found.changed:8.2e}, the worst "
+                f"{found.behind:8.2e} behind; rewards differ by {found.reward:7.1e}, columns by {found.columns:7.1e}",
+                flush=True,
+            )
+    return fine
+
+
+def seconds(device: Device, call: Any) -> float:
+    """How long some launches take: by CUDA events on a GPU, by the clock in the interpreter."""
+    if device.name == "cpu":
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+    begin, end = (device.torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    call()
+    end.record()
+    device.torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def ceilings(device: Device, size: int) -> tuple[float, float]:
+    """Operations per second of a large product in float32, and bytes per second of a large copy, read and written."""
+    torch = device.torch
+    torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = (torch.rand((size, size), device=device.name) for _ in range(2))
+    large = torch.rand((size * size * 8,), device=device.name)
+    product, copy = [], []
+    for _ in range(6):
+        product.append(seconds(device, lambda: a @ b))
+        copy.append(seconds(device, lambda: large.clone()))
+    return 2.0 * size**3 / statistics.median(product[1:]), 8.0 * large.numel() / statistics.median(copy[1:])
+
+
+def operations(case: Case) -> int:
+    """What a round needs: V v, the update of V, and K-vectors; on a fresh set the product Sᵀ X as well."""
+    d, k = case.environment.dim, case.environment.actions
+    if case.policy is LEVELS:  # a product, two updates of two matrices each, and where the farthest point lies
+        return 2 * k * d * d + 6 * k * d + 16 * d * d
+    held = 2 * k * d + 2 * k * d + 10 * k
+    fresh = 2 * k * d * d + 6 * k * d + 4 * d * d + 10 * k
+    return fresh if case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh) else held
+
+
+def times(device: Device, trials: int, most: int | None, repeats: int) -> None:
+    """Time second launches, and print the rounds per second beside the ceilings."""
+    peak, bandwidth = ceilings(device, 8192 if device.name == "cuda" else 64)
+    print(f"\nceilings: {peak / 1e12:.2f} TFLOP/s in a float32 product, {bandwidth / 1e12:.2f} TB/s in a copy")
+    print(
+        f"{'case':32} {'trials':>7} {'rounds':>6} {'ms':>9} {'spread':>7} {'rounds/s':>9} {'of peak':>8} {'of copy':>8}"
+    )
+    for case, rounds, kind in TIMED:
+        rounds = min(rounds, most or rounds)
+        what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
+        what = what._replace(warps=kind.get("warps", what.warps))
+        precision = kind.get("precision", what.world_kind.precision)
+        what = what._replace(world_kind=what.world_kind._replace(precision=precision))
+        at, spent, moved = np.array([rounds // 2, rounds]), [], 0
+        for _ in range(repeats + 1):  # the first one compiles
+            out, launches = prepare_launches(what, range(trials), rounds, SEED, at, device)
+            spent.append(seconds(device, lambda launches=launches: [launch() for launch in launches]))
+            moved = out.columns.numel() * 4 + 2 * trials * what.world_kind.wide * (what.world_kind.wide + 2) * 4
+        middle, played = statistics.median(spent[1:]), trials * rounds
+        spread = (max(spent[1:]) - min(spent[1:])) / middle
+        print(
+            f"{case.name:32} {trials:7d} {rounds:6d} {1e3 * middle:9.2f} {spread:7.1%} {played / middle:9.2e} "
+            f"{played * operations(case) / middle / peak:8.1%} {moved / middle / bandwidth:8.1%}",
+            flush=True,
+        )
+
+
+def rerun_figure1(trials: int, rounds: int, out: Path) -> None:
+    """Play Figure 1 at the tuned scales, as far as a GPU can, and write it down for `robandit … --from`."""
+    config = figure1.config(shipped().scales, trials=trials, rounds=rounds)
+    fits = []
+    for entry in config["policies"]:
+        run = Run.read({**config, "policies": [entry]})
+        try:
+            plan(
+                make_policy(run.policies[0]),
+                Scenario(*make_scenario(run.environments[0], run.attacks[0]), [0]),
+                rounds,
+                1,
+            )
+            fits.append(entry)
+        except ConfigError as error:
+            print(f"left out: {error}")
+    start = time.perf_counter()
+    run = Run.read({**config, "policies": fits, "device": "cuda"})
+    save_condensed(out, condense(run), force=True)
+    print(f"\n{run.size:.2e} rounds of Figure 1 in {time.perf_counter() - start:.1f} s, in {out}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="Use sizes for tools that are slow.")
+    parser.add_argument("--only", choices=("means", "choices", "times", "figure1"), help="Do only this.")
+    parser.add_argument("--rounds", type=int, help="Play at most this many rounds in what is timed.")
+    parser.add_argument("--figure1", type=int, metavar="TRIALS", help="Rerun Figure 1 with this many trials as well.")
+    parser.add_argument("--out", type=Path, default=Path("figure1.npz"), help="Write Figure 1 here.")
+    options = parser.parse_args()
+    device, tiny = Device.find(), options.tiny
+    name = device.torch.cuda.get_device_name() if device.name == "cuda" else "no GPU: Triton's interpreter"
+    print(f"{name}, PyTorch {device.torch.__version__}")
+
+    def wanted(part: str) -> bool:
+        return options.only in (None, part)
+
+    fine = True
+    if wanted("means"):
+        fine &= check_means(device, *((4, 8, 12) if tiny else (100_000, 1_000, 1_000)))
+    if wanted("choices"):
+        fine &= check_choices(*((2, 10) if tiny else (64, 1_000)))
+    if wanted("times"):
+        times(device, 2 if tiny else 131_072, 6 if tiny else options.rounds, 1 if tiny else 5)
+    if options.figure1 or options.only == "figure1":
+        rerun_figure1(options.figure1 or 2, 6 if tiny else 10_000, options.out)
+    return 0 if fine or tiny else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

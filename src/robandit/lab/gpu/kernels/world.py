@@ -1,0 +1,105 @@
+"""What a round does to a trial: noise, lies, the ledger. Each part follows a class of the lab, which tests compare."""
+
+import triton
+import triton.language as tl
+
+from robandit.lab.gpu.kernels.draws import COINS, for_actions
+
+GAUSSIAN = tl.constexpr(0)
+TWO_POINT = tl.constexpr(1)
+BERNOULLI = tl.constexpr(2)
+"""Kinds of noise."""
+
+HONEST = tl.constexpr(0)
+FLIPS = tl.constexpr(1)
+SUPPRESS_BEST = tl.constexpr(2)
+ORACLE_TARGET = tl.constexpr(3)
+CLICK_FRAUD = tl.constexpr(4)
+"""Kinds of attack."""
+
+SIGMA_LOW = tl.constexpr(0)
+SIGMA_HIGH = tl.constexpr(1)
+NOISE_RANGE = tl.constexpr(2)
+LOW = tl.constexpr(3)
+HIGH = tl.constexpr(4)
+BUDGET = tl.constexpr(5)
+CHANCE = tl.constexpr(6)
+MARGIN = tl.constexpr(7)
+CLICK = tl.constexpr(8)
+NO_CLICK = tl.constexpr(9)
+"""The places of a world's numbers, in the order of `plan.WorldNumbers`."""
+
+TIED = tl.constexpr(1e-6)  # means in single precision that differ by less are equal but for rounding
+
+
+@triton.jit
+def at(values, k, place):
+    """The value at one place of a vector."""
+    return tl.sum(tl.where(k == place, values, 0.0), axis=0)
+
+
+@triton.jit
+def standing(means, k, W: tl.constexpr):
+    """The best mean of a decision set, and the gap to the next best; infinite if there is none."""
+    best = tl.max(tl.where(k < W.actions, means, -float("inf")), axis=0)
+    behind = best - means
+    return best, tl.min(tl.where((k < W.actions) & (behind > TIED), behind, float("inf")), axis=0)
+
+
+@triton.jit
+def noise_of(numbers, means, u0, u1, u2, seed, t, trial, W: tl.constexpr):
+    """σ_t, and the noise ε_t, as `Synthetic._noise` draws them: one number, or for clicks one for each action."""
+    low, high, reach = tl.load(numbers + SIGMA_LOW), tl.load(numbers + SIGMA_HIGH), tl.load(numbers + NOISE_RANGE)
+    if W.noise == BERNOULLI:
+        sigma = 0.5 + 0.0 * low
+        noise = tl.where(for_actions(seed, t, trial, COINS, W) < means, 1.0, 0.0) - means
+    elif W.noise == TWO_POINT:
+        sigma = low * tl.exp(u0 * tl.log(high / low))
+        noise = tl.where(u1 < 0.5, -sigma, sigma)
+    else:
+        sigma = low + (high - low) * u0
+        normal, _ = tl.pair_uniform_to_normal(u1, u2)
+        noise = tl.minimum(tl.maximum(sigma * normal, -reach), reach)
+    return sigma, noise
+
+
+@triton.jit
+def lies_of(numbers, means, best, gap, noise, coin, k, W: tl.constexpr):
+    """What the attack would like to add to the reward of every action, before its budget cuts it."""
+    lies = 0.0 * means
+    if W.attack == FLIPS:
+        lies = tl.where(coin < tl.load(numbers + CHANCE), -2.0 * means, 0.0)
+    if W.attack == SUPPRESS_BEST:
+        known = tl.where(gap < float("inf"), gap, 0.0)
+        lies = tl.where(best - means < tl.minimum(gap, 1e30) / 2.0, -(known + tl.load(numbers + MARGIN)), 0.0)
+    if W.attack == ORACLE_TARGET:
+        target = tl.argmin(tl.where(k < W.actions, means, float("inf")), axis=0)
+        if W.target >= 0:
+            target = 0 * target + W.target
+        lies = -tl.maximum(means - at(means, k, target) + tl.load(numbers + MARGIN), 0.0)
+        lies = tl.where(k == target, 0.0, lies)
+    if W.attack == CLICK_FRAUD:
+        wanted = tl.where(k < W.owned, tl.load(numbers + CLICK), tl.load(numbers + NO_CLICK))
+        lies = wanted - (means + noise)
+        lies = tl.where(tl.abs(lies) > TIED, lies, 0.0)  # a click that is one already is no lie
+        lies = tl.where(coin < tl.load(numbers + CHANCE), lies, 0.0)
+    return tl.where(k < W.actions, lies, 0.0)
+
+
+@triton.jit
+def book(numbers, lies, played, c_sup, c_play, told, k, W: tl.constexpr):
+    """Cut the lies to what the budget allows and enter them, as `Ledger` does. Gives the lie about what was played."""
+    budget, unit = tl.load(numbers + BUDGET).to(tl.float64), tl.load(numbers + NOISE_RANGE).to(tl.float64) + 1.0
+    left = (budget - c_sup) * unit
+    if W.strong:
+        left = budget - c_play
+    limit = left.to(tl.float32)
+    lies = tl.minimum(tl.maximum(lies, -limit), limit)
+    amount, largest = at(lies, k, played), tl.max(tl.abs(lies), axis=0)
+    c_sup += largest.to(tl.float64) / unit
+    c_play += tl.abs(amount).to(tl.float64)
+    if W.strong:  # a lie that takes all that is left leaves nothing, whatever its rounding
+        c_play = tl.where(tl.abs(amount) >= limit, budget, c_play)
+    else:
+        c_sup = tl.where(largest >= limit, budget, c_sup)
+    return amount, c_sup, c_play, told + (amount != 0.0).to(tl.int32)

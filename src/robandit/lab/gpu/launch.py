@@ -1,0 +1,261 @@
+"""Plays trials on a GPU, with PyTorch for memory and Triton for the work; this can be imported without them.
+
+Worlds are the GPU's own: the same distributions as on the CPU, other numbers. A trial's numbers depend on the seed, the
+trial and the round alone, so every policy sees the same worlds here, too, whatever the batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robandit.arrays import Floats, Ints
+from robandit.errors import ConfigError, install
+from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
+from robandit.lab.protocol import MakePolicy, Scenario, Trace
+from robandit.streams import ENVIRONMENT
+
+COLUMNS = ("regret", "reward", "c_sup", "c_play", "lies", "gap", "smallest_gap")
+"""What the kernels write down at each checkpoint, in this order."""
+_COUNTS = 32  # as in kernels.levels
+_EXTRA = 4  # numbers of a recorded round beside its decision set and its noise: σ, the coin, the place, the reward
+
+
+class Device(NamedTuple):
+    """Where kernels run: a GPU, or a CPU that interprets them."""
+
+    torch: Any
+    name: str
+    """PyTorch's name of the device that holds the arrays."""
+
+    @classmethod
+    def find(cls) -> Device:
+        """The GPU, or the interpreter where ``TRITON_INTERPRET`` is 1."""
+        try:
+            import torch
+            import triton  # noqa: F401  so that what is missing is said here
+        except ImportError as error:
+            raise ConfigError(f"device cuda needs PyTorch with Triton: {install('gpu')} ({error})") from None
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            return cls(torch, "cpu")
+        if not torch.cuda.is_available():
+            raise ConfigError(
+                "device cuda: PyTorch sees no GPU here; leave out --device, or set TRITON_INTERPRET=1 to try the "
+                "kernels on the CPU, slowly"
+            )
+        return cls(torch, "cuda")
+
+    def array(self, values: Any, kind: str) -> Any:
+        """An array of this type on the device."""
+        return self.torch.from_numpy(np.array(values, dtype=kind)).to(self.name)
+
+    def filled(self, shape: tuple[int, ...], value: float, kind: str = "float32") -> Any:
+        """An array full of one value."""
+        return self.torch.full(shape, value, dtype=getattr(self.torch, kind), device=self.name)
+
+
+class Played(NamedTuple):
+    """What a launch leaves on the device."""
+
+    columns: Any
+    """(checkpoints, `COLUMNS`, B), in float32."""
+    record: Any
+    """Every round, (B, rounds, numbers), if the plan asks for it."""
+    used: Any
+    """Empty sets, the rounds of each level and steps of the cascade, (checkpoints, B, 32), of a policy with levels."""
+
+
+def whole(parts: Sequence[Played], device: Device) -> Any:
+    """The columns of all trials, (checkpoints, `COLUMNS`, B), which must have been written."""
+    columns = device.torch.cat([part.columns for part in parts], 2)
+    if bool(columns.isnan().any()):
+        raise RuntimeError("a kernel left some results unwritten; leave out --device, and please report this")
+    return columns
+
+
+def key_of(seed: int) -> int:
+    """The key of Philox that belongs to a seed; 63 bits, since Triton's integers have a sign."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def play(what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device) -> Played:
+    """Play consecutive ``trials`` of a plan, and keep the columns at the rounds ``at``."""
+    found, launches = prepare_launches(what, trials, rounds, seed, at, device)
+    records = [launch() for launch in launches]
+    return found._replace(record=device.torch.cat(records, 1)) if what.world_kind.record else found
+
+
+def prepare_launches(
+    what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device
+) -> tuple[Played, list[Callable[[], Any]]]:
+    """Put on the device what `play` needs. Gives where the columns will be, and the launches to make, in order."""
+    out = device.filled((len(at), len(COLUMNS), len(trials)), np.nan)
+    held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
+    places = key_of(seed), trials[0], len(trials)
+    used, more = (None, []) if what.levels is None else _level_state(what, len(trials), len(at), device)
+    return Played(out, None, used), [
+        partial(_launch, what, out, held, (*places, *phase), more, kernel, device)
+        for kernel, *phase in _phases(what, rounds, at)
+    ]
+
+
+def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[Any, list[Any]]:
+    """The counts of a policy with levels, and what its kernel gets beside the others' arrays: radii, S and S⁻¹, μ."""
+    assert what.levels is not None
+    wide, levels = what.world_kind.wide, what.policy_kind.levels
+    used = device.filled((looks + 1, lanes, _COUNTS), 0, "int32")
+    unit, start = device.torch.eye(wide, device=device.name), what.learner.start
+    store = (unit / start).repeat(lanes, 2 * levels + 1, 1, 1)
+    store[:, 1::2] = unit * start
+    centers = device.filled((lanes, levels + 1, wide), 0.0)
+    radii = [device.array(values, "float32") for values in (what.levels.gammas, what.levels.steps)]
+    return used, [what.fresh, *radii, store, centers, used]
+
+
+def _launch(
+    what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], more: Sequence[Any], kernel: Any, device: Device
+) -> Any:
+    """Launch a kernel, a program for each trial. Gives its rounds, (B, rounds, numbers), if the plan asks for them."""
+    kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
+    shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
+    record = device.filled(shape, np.nan)
+    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=what.warps)
+    return record[:, begin : end + 1] if kind.record else None
+
+
+def _phases(what: Plan, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
+    """The kernels to launch, each with its first checkpoint, its first round and its last."""
+    from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
+    from robandit.lab.gpu.kernels.levels import play_levels
+
+    if what.levels is not None:
+        return [(play_levels, 0, 1, rounds)]
+    fresh = what.fresh
+    found: list[tuple[Any, int, int, int]] = []
+    if fresh:
+        found.append((play_fresh, 0, 1, fresh))
+    if fresh < rounds:
+        found.append((play_held, int(np.count_nonzero(at <= fresh)), fresh + 1, rounds))
+    return found
+
+
+def _inputs(what: Plan, trials: Sequence[int], seed: int, at: Ints, device: Device) -> list[Any]:
+    """The arrays that kernels read, in the order of their parameters."""
+    kind, lanes = what.world_kind, len(trials)
+    parameters = np.zeros((lanes, kind.wide))
+    parameters[:, : kind.dim] = what.environment.parameters(_BulkDraws(seed, trials))(0)  # type: ignore[arg-type]
+    offsets, thresholds = np.zeros(lanes), np.full(lanes, what.threshold)
+    if what.by_corruption is not None:
+        offsets, thresholds = what.by_corruption(_rehearse(what, trials, seed, device))
+    floats = [what.world, what.learner]
+    return [
+        *(device.array(numbers, "float32") for numbers in floats),
+        device.array(what.when, "int8"),
+        *(device.array(numbers, "float32") for numbers in (what.radii, offsets, thresholds, parameters)),
+        device.array([*at, 0], "int32"),
+    ]
+
+
+def _start(what: Plan, lanes: int, device: Device) -> list[Any]:
+    """The state before the first round: S, then μ and log det Σ/λ, and the sums in double and single precision."""
+    wide = what.world_kind.wide
+    counts = device.filled((lanes, 2), 0.0)
+    counts[:, 1] = np.inf  # the smallest gap
+    root = device.torch.eye(wide, device=device.name) * what.learner.start
+    roots = root.repeat(lanes, 1, 1)
+    return [roots, device.filled((lanes, 2, wide), 0.0), device.filled((lanes, 4), 0.0, "float64"), counts]
+
+
+def _rehearse(what: Plan, trials: Sequence[int], seed: int, device: Device) -> Floats:
+    """C_sup at the end of each trial, (B,): what a weak attack spends, whoever plays."""
+    plain = what._replace(
+        by_corruption=None,
+        levels=None,
+        warps=1,
+        policy_kind=PolicyKind(UNIT, POINT, False),
+        world_kind=what.world_kind._replace(record=False),
+    )
+    rounds = len(what.when) - 1
+    spent = play(plain, trials, rounds, seed, np.array([rounds]), device).columns[0, COLUMNS.index("c_sup")]
+    return spent.cpu().numpy().astype(float)
+
+
+class _BulkDraws:
+    """Stands in for `streams.Draws` where a hundred thousand trials draw a few numbers each, once."""
+
+    def __init__(self, seed: int, trials: Sequence[int]) -> None:
+        self._seed, self._trials, self._made = seed, trials, 0
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def normal(self, *shape: int) -> _Numbers:
+        return self._drawn(shape, np.random.Generator.standard_normal)
+
+    def uniform(self, *shape: int) -> _Numbers:
+        return self._drawn(shape, np.random.Generator.random)
+
+    def _drawn(self, shape: tuple[int, ...], how: Callable[..., Any]) -> _Numbers:
+        self._made += 1
+        source = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(ENVIRONMENT, self._made)))
+        numbers = how(np.random.Generator(source), (self._trials[-1] + 1, *shape))  # a trial's, whatever the batch
+        return _Numbers(numbers[self._trials[0] :])
+
+
+class _Numbers:
+    """Numbers of round 0."""
+
+    def __init__(self, numbers: Floats) -> None:
+        self._numbers = numbers
+
+    def at(self, round_: int) -> Floats:
+        assert round_ == 0, "only what is drawn once for a trial is drawn in bulk"
+        return self._numbers
+
+
+def simulate_each(
+    *,
+    policies: Sequence[MakePolicy],
+    scenarios: Sequence[Scenario],
+    rounds: int,
+    seed: int,
+    at: Ints,
+    progress: Callable[[int], object] | None = None,
+) -> list[Trace]:
+    """Do on the device what `protocol.simulate_each` does on the CPU."""
+    device, traces = Device.find(), []
+    for policy in policies:
+        plans = [plan(policy, scenario, rounds, seed) for scenario in scenarios]
+        parts = [
+            play(what, scenario.trials, rounds, seed, at, device)
+            for what, scenario in zip(plans, scenarios, strict=True)
+        ]
+        traces.append(_trace(parts, at, plans[0].policy_kind.levels, device))
+    if progress is not None:
+        progress(rounds)
+    return traces
+
+
+def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Trace:
+    """The trace of what kernels wrote down in some scenarios."""
+    columns = whole(parts, device).cpu().numpy().astype(float)
+    named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
+    shape = named["regret"].shape
+    used = np.zeros((*shape, 0), np.int64)
+    if levels:
+        used = device.torch.cat([part.used[:-1] for part in parts], 1).cpu().numpy().astype(np.int64)
+    return Trace(
+        round=at,
+        **{name: values for name, values in named.items() if name != "lies"},
+        lies=named["lies"].astype(np.int64),
+        updates=np.broadcast_to(at[:, None], shape).copy(),
+        proved=np.full(shape, np.nan),
+        source=np.full(shape, -1, np.int64),
+        lies_by_source=np.zeros((*shape, 0), np.int64),
+        level_use=used[:, :, 1 : levels + 1],
+        info={"empty": used[:, :, 0], "cascade": used[:, :, levels + 1]} if levels else {},
+    )

@@ -1,0 +1,144 @@
+"""Plays trials by a kernel, and then the same rounds once more by the lab's own objects, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from robandit.arrays import Floats, Ints
+from robandit.lab.attacks import Adversary
+from robandit.lab.environments import Menu, Offer
+from robandit.lab.gpu.launch import COLUMNS, Device, _BulkDraws, _rehearse, play
+from robandit.lab.gpu.plan import Plan, plan
+from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
+
+
+class Replayed(NamedTuple):
+    """How far a kernel and the lab's own objects are apart."""
+
+    changed: float
+    """The share of rounds in which float64 would have chosen another action."""
+    behind: float
+    """By how much the worst of these actions is behind the best, in terms of its half-width or its value."""
+    reward: float
+    """The largest difference of a reward that the policy was told."""
+    columns: float
+    """The largest difference of what was written down at the checkpoints."""
+
+
+class Recorded:
+    """A stream that gives the numbers which a kernel drew."""
+
+    def __init__(self, numbers: Floats) -> None:
+        self._numbers = numbers  # (B, rounds)
+
+    def at(self, round_: int) -> Floats:
+        return self._numbers[:, round_ - 1]
+
+
+class Rounds(NamedTuple):
+    """What a kernel drew and did, (B, rounds, …)."""
+
+    actions: Floats
+    noise: Floats
+    sigma: Floats
+    coin: Floats
+    played: Ints
+    reward: Floats
+
+    @classmethod
+    def read(cls, record: Floats, what: Plan) -> Rounds:
+        kind = what.world_kind
+        tile = kind.tall * kind.wide
+        actions = record[:, :, :tile].reshape(*record.shape[:2], kind.tall, kind.wide)
+        sigma, coin, index, reward = (record[:, :, tile + kind.tall + place] for place in range(4))
+        noise = record[:, :, tile : tile + kind.actions]
+        return cls(actions[:, :, : kind.actions, : kind.dim], noise, sigma, coin, index.astype(np.intp), reward)
+
+
+def replayed(make: MakePolicy, scenario: Scenario, rounds: int, seed: int = 1, **kind: Any) -> Replayed:
+    """Play a scenario by a kernel, and again by the policy, the attack and the ledger of the CPU."""
+    scenario = scenario._replace(environment=scenario.environment.facing(scenario.attack))
+    what, at = plan(make, scenario, rounds, seed, record=True), np.arange(1, rounds + 1)
+    what = what._replace(world_kind=what.world_kind._replace(**kind))
+    device = Device.find()
+    played = play(what, scenario.trials, rounds, seed, at, device)
+    seen = Rounds.read(played.record.cpu().numpy().astype(float), what)
+    written = dict(zip(COLUMNS, played.columns.cpu().numpy().astype(float).transpose(1, 0, 2), strict=True))
+    if isinstance(make, partial) and make.keywords.get("corruption") == REALISED:
+        make = partial(make, corruption=_rehearse(what, scenario.trials, seed, device).tolist())
+    levels = None if played.used is None else np.diff(played.used[:-1].cpu().numpy().astype(int), axis=0, prepend=0)
+    return _compare(make, scenario, rounds, seed, what, seen, written, levels)
+
+
+def _compare(
+    make: MakePolicy,
+    scenario: Scenario,
+    rounds: int,
+    seed: int,
+    what: Plan,
+    seen: Rounds,
+    written: dict[str, Floats],
+    levels: Ints | None,
+) -> Replayed:
+    policy: Any = prepare(make, [scenario], rounds, seed)
+    adversary = Adversary([(scenario.attack, scenario.environment, scenario.trials)], seed)
+    for name in ("_coin", "_visitor"):
+        if hasattr(adversary._attacks[0], name):
+            setattr(adversary._attacks[0], name, Recorded(seen.coin))
+    truth = what.environment.parameters(_BulkDraws(seed, scenario.trials))(0)  # type: ignore[arg-type]
+    lanes, regret, earned = np.arange(len(scenario.trials)), np.zeros(len(truth)), np.zeros(len(truth))
+    changed, behind, reward_gap, column_gap = 0.0, 0.0, 0.0, 0.0
+    least = np.full(len(truth), np.inf)
+    for t in range(1, rounds + 1):
+        offer = _offer(t, seen, truth, what)
+        plot = adversary.commit(offer, [offer])
+        sigma = offer.sigma if offer.told is None else offer.told
+        if levels is not None:
+            drawn = levels[t - 1, :, 1 : policy.levels + 1].argmax(axis=1) + 1
+            object.__setattr__(policy, "draw_level", lambda uniform, drawn=drawn: drawn)
+        decision = policy.choose(plot.actions, sigma)
+        heights, half_widths = _heights(policy, plot.actions, decision)
+        index = seen.played[:, t - 1]
+        scale = np.maximum(half_widths.max(axis=1), np.abs(heights).max(axis=1)) + 1e-9
+        lost = (heights.max(axis=1) - heights[lanes, index]) / scale
+        assert isinstance(plot.actions, np.ndarray)
+        decision = replace(decision, index=index, action=plot.actions[lanes, index])
+        reward = adversary.answer(offer, [offer], plot, decision)
+        reward_gap = max(reward_gap, float(np.abs(reward - seen.reward[:, t - 1]).max()))
+        if levels is not None:
+            climbed = levels[t - 1, :, policy.levels + 1]
+            lost = np.where(climbed == decision.info.cascade, lost, np.inf)
+        changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
+        policy.update(decision, reward)
+        regret += offer.menu.best - offer.mean_of(index, decision.action)
+        earned += offer.reward_of(index, decision.action)
+        least = np.minimum(least, offer.menu.gap)
+        ledger = adversary.ledger
+        now = (regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, offer.menu.gap, least)
+        for name, value in zip(COLUMNS, now, strict=True):
+            column_gap = max(column_gap, float(np.abs(written[name][t - 1] - value).max()))
+    return Replayed(changed / rounds, behind, reward_gap, column_gap)
+
+
+def _heights(policy: Any, actions: Any, decision: Any) -> tuple[Floats, Floats]:
+    """The heights of all actions under the set that was used, and half-widths that they are to be compared with."""
+    if not policy.levels:
+        return policy.confidence(policy.no_level)._heights(actions)
+    used = decision.level + decision.info.cascade
+    whole, widths = policy._global(used, policy.rows)._heights(actions)
+    pairs = policy.confidence(np.minimum(used, policy.levels)).support(actions).values
+    return np.where((used > policy.levels)[:, None], whole, pairs), widths
+
+
+def _offer(t: int, seen: Rounds, truth: Floats, what: Plan) -> Offer:
+    """The round that a kernel drew, as an environment would offer it."""
+    menu = Menu.of(seen.actions[:, t - 1], truth)
+    clicks = what.environment.noise == "bernoulli"
+    noise = np.rint(menu.means + seen.noise[:, t - 1]) - menu.means if clicks else seen.noise[:, t - 1, 0]
+    sigma = seen.sigma[:, t - 1]
+    told = np.full_like(sigma, what.environment.noise_range) if what.environment.hide_sigma else None
+    return Offer(t, menu, sigma, noise, told)

@@ -1,0 +1,125 @@
+"""What a GPU plays, what it refuses, and that its numbers are the policies' own. None of this needs PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL, cli
+from robandit.errors import ConfigError
+from robandit.lab import attacks, environments
+from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, WorldNumbers, plan
+from robandit.lab.plan import Run
+from robandit.lab.protocol import REALISED, Scenario
+from robandit.policies import radius
+
+PAPER = environments.Paper(dim=4, actions=5)
+
+
+def planned(make: Any, environment: Any = PAPER, attack: Any = None) -> Plan:
+    return plan(make, Scenario(environment, attack or attacks.NoAttack(), [0]), rounds=50, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"policies": ["lin-ts"]}, "LinTS runs on the CPU: leave out --device"),
+        ({"policies": [{"name": "oful", "exploration": 0.1}]}, "OFUL with exploration runs on the CPU"),
+        ({"environments": ["drift"]}, "an environment with drift="),
+        ({"environments": ["delayed"]}, "an environment with mean_delay=10.0"),
+        ({"environments": ["per-action-noise"]}, "an environment with per_action=True"),
+        ({"environments": [{"name": "paper", "dim": 33}]}, "more than 32 features or actions"),
+        ({"attacks": ["ace"]}, "the attack ACE runs on the CPU"),
+        ({"monitor": True}, "a monitor runs on the CPU"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"precision": "float64"}, "precision is float32 on cuda and float64 on the CPU"),
+        (
+            {"policies": [{"name": "robust-weighted-oful", "corruption": "realised"}], "attacks": ["oracle-target"]},
+            "the realised corruption of OracleTarget depends on the policy; give a number",
+        ),
+    ],
+)
+def test_what_a_gpu_can_not_play_is_refused_before_the_run(config: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Run.read({"policies": ["oful"], "device": "cuda"} | config)
+
+
+def test_device_and_precision_are_in_the_configuration() -> None:
+    run = Run.read({"policies": ["oful"], "device": "cuda"})
+    assert (run.plain()["device"], run.plain()["precision"]) == ("cuda", "float32")
+    assert Run.read(run.plain()) == run
+    assert "device" not in Run.read({"policies": ["oful"]}).plain()  # so that results of older versions are known again
+
+
+def test_radii_are_those_of_the_policy() -> None:
+    found = planned(partial(WeightedOFUL, radius_scale=0.1))
+    policy = WeightedOFUL(dim=4, noise_range=0.5, radius_scale=0.1, trials=1, seed=0)
+    assert found.radii[1:] == pytest.approx([float(policy.radii(np.array([t]))[0]) for t in range(1, 51)], rel=1e-12)
+
+
+def test_the_radius_of_oful_is_that_of_the_policy() -> None:
+    learner = planned(partial(OFUL, radius_scale=0.3, regularization=2.0)).learner
+    policy = OFUL(dim=4, noise_range=0.5, radius_scale=0.3, regularization=2.0, trials=1, seed=0)
+    for growth in (0.0, 3.7):
+        log_det = np.array([4 * np.log(2.0) + growth])
+        ours = learner.slope * (growth + learner.inside) ** 0.5 + learner.bias
+        assert ours == pytest.approx(policy.radii(log_det)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [RobustWeightedOFUL, CWOFUL])
+def test_a_realised_corruption_adds_what_the_policy_would_add(kind: Any) -> None:
+    found = planned(partial(kind, corruption=REALISED, radius_scale=0.2), attack=attacks.Flip(rounds=5))
+    assert found.by_corruption is not None
+    more, threshold = found.by_corruption(np.array([0.0, 3.0, 7.5]))
+    told = [planned(partial(kind, corruption=c, radius_scale=0.2)) for c in (0.0, 3.0, 7.5)]
+    assert found.radii[7] + more == pytest.approx([one.radii[7] for one in told], rel=1e-12)
+    assert threshold == pytest.approx([one.threshold for one in told], rel=1e-12)
+
+
+def test_weights_and_rounds_are_those_of_the_scenario() -> None:
+    found = planned(CWOFUL, attack=attacks.Flip(rounds=7))
+    assert found.policy_kind.weights == LEVERAGE
+    setting = CWOFUL(dim=4, noise_range=0.5, horizon=50, trials=1, seed=0).constants(0.05)
+    assert found.threshold == pytest.approx(float(radius.cw_threshold(setting, 14 * 1.5)))  # labelled C = 2k, R + 1
+    assert found.when.tolist() == [0] + 7 * [1] + 43 * [0]
+    assert planned(Greedy, environments.Paper(dim=4).facing(attacks.Flip(rounds=7))).fresh == 7
+    assert planned(Greedy, environments.Fresh()).fresh == 50
+
+
+def test_kernels_find_the_numbers_in_this_order() -> None:
+    """Their places are written beside the kernels, which can't be imported without Triton."""
+    folder = Path(sys.modules["robandit.lab.gpu"].__path__[0]) / "kernels"
+    for file, fields in (("world.py", WorldNumbers._fields), ("ellipsoid.py", PolicyNumbers._fields)):
+        lines = (folder / file).read_text(encoding="utf-8").splitlines()
+        for place, name in enumerate(fields):
+            assert f"{name.upper()} = tl.constexpr({place})" in lines
+
+
+def test_a_gpu_machine_needs_no_pyarrow_and_no_joblib() -> None:
+    code = "import robandit.lab.gpu.launch, sys; print(*{'pyarrow', 'joblib', 'torch', 'scipy'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+def test_radii_of_levels_are_those_of_the_policy() -> None:
+    found = planned(partial(MultiLevelWeightedOFUL, radius_scale=0.01))
+    policy = MultiLevelWeightedOFUL(dim=4, noise_range=0.5, horizon=50, radius_scale=0.01, trials=1, seed=0)
+    assert found.levels is not None and found.policy_kind.levels == policy.levels == 7
+    for t, level in ((1, 1), (20, 3), (50, 7)):
+        object.__setattr__(policy, "_updates", np.array([t - 1]))
+        wanted = [radius(np.array([level]), np.array([0]))[0] for radius in (policy.beta, policy.gamma)]
+        ours = found.radii[t] + found.levels.steps[0, level], found.levels.gammas[t] + found.levels.steps[1, level]
+        assert ours == pytest.approx(wanted, rel=1e-12)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert cli.main(["simulate", "--policy", "greedy", "--rounds", "2", "--device", "cuda", "--out", "run.npz"]) == 2
+    said = capsys.readouterr().err
+    assert "device cuda needs PyTorch with Triton" in said and ".[gpu]" in said
+    assert not Path("run.npz").exists()
