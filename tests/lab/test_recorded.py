@@ -73,6 +73,15 @@ def test_it_lies_in_the_name_of_one_source() -> None:
     assert first[1] > 20 and first.sum() == first[1] and second[2] > 20 and second.sum() == second[2]
 
 
+def test_lies_about_replayed_clicks_are_clicks() -> None:
+    table = {"round": [1, 1, 2, 2, 3, 3], "price": [3, 5, 4, 9, 2, 7], "reward": [1, 0, 1, 0, 0, 1]}
+    for kind in ("flip", "promote", "suppress"):
+        told = play(attacks.Recorded(lies=f"1-6 {kind}"), [0] * 6, environments.Replay(data=table))
+        assert set(told.rewards) <= {0.0, 1.0} and told.lies.any()
+    ratings = environments.Replay(data={**table, "reward": [1, 0, 1, 0.5, 0, 1]})
+    assert environments.Replay(data=table).clicks and not ratings.clicks
+
+
 def test_a_source_that_is_not_there_is_refused() -> None:
     for world in (environments.Clicks(sources=3), environments.Paper()):
         scenario = Scenario(world, attacks.Recorded(lies="1-5 flip from 3"), [0])
