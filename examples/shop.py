@@ -118,6 +118,7 @@ def show(client: Client, url: str, options: argparse.Namespace) -> None:
     shop, mark = Shop(options.visits, options.seed), f"-{int(time.time())}" if options.url else ""
     names = {label: f"shop-{label}{mark}" for label in BANDITS}
     common = {"features": FEATURES, "rewards": "clicks", "horizon": options.visits, "sources": len(SOURCES)}
+    common |= {"exploration": 0.0}  # so that only what is shown differs
     for label, settings in BANDITS.items():
         client.create(names[label], **common, **settings, seed=options.seed)
     print(f"The dashboard is at {url}/ and shows {' and '.join(names.values())}.")

@@ -29,6 +29,7 @@ REASONS = {
     "an output",
     "installs packages",
     "needs a GPU",
+    "needs a machine of its own",
     "needs data of yours",
     "needs what others publish",
     "starts a service",

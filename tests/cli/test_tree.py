@@ -17,7 +17,15 @@ from robandit.cli.tree import ROBANDIT, find
 
 TREE: dict[str, dict[str, list[str]]] = {
     "Look at feedback": {"audit": [], "evaluate": [], "replay": []},
-    "Serve decisions": {"serve": [], "key": [], "check": [], "backup": [], "restore": []},
+    "Serve decisions": {
+        "serve": [],
+        "key": [],
+        "check": [],
+        "backup": [],
+        "restore": [],
+        "import": [],
+        "export": [],
+    },
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": [], "play": []},
     "The experiments": {
         "paper": ["tune", "figure1", "variance", "verify", "report"],

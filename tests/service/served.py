@@ -20,12 +20,13 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from robandit.service.fold import fold, step
 from robandit.service.hub import Hub
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
 from robandit.wire.events import Decided, Event, Rewarded
-from robandit.wire.types import Action, Choice
+from robandit.wire.types import Action, BanditSettings, Choice
 
 SHOP = {"dim": 3, "noise_range": 0.5}
 
@@ -107,31 +108,32 @@ def check_fold(store: Store) -> dict[str, list[Event]]:
     working(hub, hub.catch_up)  # decisions without a place get theirs
     logs = {name: list(log_of(hub, name)) for name in hub.bandits}
     for name, bandit in hub.bandits.items():
-        learner = Learner(bandit.settings, bandit.record.seed)
-        for event in logs[name]:
-            learner.apply(event)
+        first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+        learner = Learner(first, bandit.record.seed)
+        for _ in fold(learner, lambda after, log=logs[name]: iter(log[after:])):  # type: ignore[misc]
+            pass
         assert learner.digest() == bandit.learner.digest()
-        assert Learner.restore(bandit.settings, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
-        check_made_as_said(learner, bandit.record.seed, logs[name])
+        assert Learner.restore(first, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
+        check_made_as_said(first, bandit.record.seed, logs[name])
     hub.stop()
     return logs
 
 
-def check_made_as_said(folded: Learner, seed: int, log: Sequence[Event]) -> None:
+def check_made_as_said(first: BanditSettings, seed: int, log: Sequence[Event]) -> None:
     """Check that decisions that say which state they were made on follow from that state, by making them again. The log
     must have what was offered."""
     made = [event for event in log if isinstance(event, Decided) and event.made_on is not UNSET]
-    learner = Learner(folded.settings, seed)
+    learner = Learner(first, seed)
     for event in sorted(made, key=lambda event: cast(int, event.made_on)):
         assert event.made_on is not UNSET and event.made_on <= log.index(event) and event.offered is not None
         while learner.place < event.made_on:
-            learner.apply(log[learner.place])
+            step(learner, log[learner.place], lambda after: iter(log[after:]))
         again = learner.decide_in(
             event.round,
             id=event.id,
             now=event.at,
             actions=event.actions,
-            features=np.frombuffer(event.offered).reshape(-1, folded.settings.dim),
+            features=np.frombuffer(event.offered).reshape(-1, first.dim),
             sigma=None,
             source=event.source,
         )

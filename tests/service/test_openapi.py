@@ -27,15 +27,23 @@ negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", 
 
 [[operations]]
 include-path = "/v1/bandits/{name}/decisions"
-checks.positive_data_acceptance.expected-statuses = ["200", "404", "409", "422"]
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "409", "410", "422"]
+
+[[operations]]
+include-path = "/v1/bandits/{name}/decisions/batch"
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "413"]
+
+[[operations]]
+include-path = "/v1/bandits/{name}/imports"
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "422"]
 
 [[operations]]
 include-path = "/v1/bandits/{name}/rewards"
-checks.positive_data_acceptance.expected-statuses = ["200", "404", "422"]
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "422"]
 
 [[operations]]
 include-path = "/v1/bandits/{name}"
-checks.positive_data_acceptance.expected-statuses = ["200", "201", "404", "409", "422"]
+checks.positive_data_acceptance.expected-statuses = ["200", "201", "202", "404", "409", "410", "422"]
 """
 
 
@@ -54,7 +62,7 @@ def cases(folder: Path, *options: str, key: str | None = None, examples: int) ->
     finally:
         server.kill()
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert report["operations"]["tested"] == 10 and not report["failures"] and not report["errors"]
+    assert report["operations"]["tested"] == 14 and not report["failures"] and not report["errors"]
     print(report["test_cases"])
     return int(report["test_cases"]["generated"])
 

@@ -144,7 +144,7 @@ def test_a_job_that_fails_stops_the_service(tmp_path: Path, monkeypatch: pytest.
         store.may.set()
         kept: Chosen = await hub.decide("shop", free("a"))
         assert kept.round == 1
-        monkeypatch.setattr(hub.bandits["shop"].learner, "apply", lambda event: 1 / 0)
+        monkeypatch.setattr(hub.bandits["shop"].learner, "apply", lambda event, fresh: 1 / 0)
         found = await asyncio.gather(hub.decide("shop", free("b")), return_exceptions=True)
         await work
         return [*found]

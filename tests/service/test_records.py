@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import table
 from served import check_fold, log_of, working
+from test_app import serving
 
+from robandit import Client
 from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
@@ -375,3 +377,21 @@ def test_a_whole_number_among_the_settings_stays_one() -> None:
     """It came to the policy as 100.0, and was refused."""
     policy: Any = Learner(make(dim=4, policy_settings={"max_sources": 100, "width": 2}), 7).policy
     assert (policy.max_sources, policy.width) == (100, 2.0)
+
+
+def test_actions_that_are_known_by_their_ids_alone(tmp_path: Path) -> None:
+    """One-hot by id, crossed with the context: what each visitor likes is learnt without any feature of an action."""
+    schema: dict[str, Any] = {"id": "item", "action": {"item": ["shirt", "scarf"]}, "context": {"who": ["ann", "bob"]}}
+    schema |= {"crosses": [["who", "item"]]}
+    with serving(tmp_path / "log.db") as here, Client(f"http://127.0.0.1:{here.port}") as client:
+        client.create("shop", features=schema, rewards="clicks", exploration=0.3, seed=1)
+        client.create("hashed", features={"id": "item"}, rewards="clicks")
+        for number in range(60):
+            who = ("ann", "bob")[number % 2]
+            chosen = client.decide("shop", ["shirt", "scarf"], context={"who": who})
+            client.reward("shop", chosen.decision_id, int((who == "ann") == (chosen.action_id == "shirt")))
+        named = {one.name: one.effect for one in client.status("shop").named or ()}
+        assert named["who=ann × item=shirt"] > 0.2 > named["who=bob × item=shirt"]
+        assert client.decide("hashed", ["anything", "else"]).action_id in ("anything", "else")
+        body = {"actions": [{"id": "x", "features": {"item": "shirt"}}], "context": {"who": "ann"}}
+        assert here.ask("POST", "/v1/bandits/shop/decisions", body)[0] == 200  # said twice, the record counts

@@ -57,7 +57,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/v1/bandits/sp%20ace", {"dim": 2}, 422, ""),
     ("GET", "/v1/bandits/nobody", None, 404, "nobody"),
     ("GET", "/v1/nothing", None, 404, "nothing"),
-    ("DELETE", "/v1/bandits/shop", None, 405, "GET"),
+    ("DELETE", "/v1/bandits/shop", None, 422, "version"),
     ("GET", "/v1/bandits/shop/decisions", None, 405, "POST"),
     ("POST", "/v1/bandits/shop", {}, 405, "PUT"),
     # Names.
@@ -320,6 +320,7 @@ def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
     bandit = "/v1/bandits/{name}"
     assert set(document["paths"]) == {
         *("/v1/bandits", bandit, f"{bandit}/decisions", f"{bandit}/rewards", f"{bandit}/log"),
+        *(f"{bandit}/decisions/batch", f"{bandit}/imports"),
         *("/v1/backup", "/metrics", "/health", "/ready", "/openapi.json"),
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")

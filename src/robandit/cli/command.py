@@ -17,6 +17,7 @@ the keyboard"""
 _NEEDED: Mapping[str | None, Sequence[str]] = {
     "lab": ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm"),
     "serve": ("apsw", "msgspec", "starlette", "threadpoolctl", "uvicorn"),
+    "client": ("httpx", "msgspec"),
     None: (),
 }
 """The modules that commands need beyond NumPy, by the extra that installs them."""

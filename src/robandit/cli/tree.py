@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robandit.cli import arena, data, lab, logs, maintenance, paper, play, replay, service
+from robandit.cli import arena, data, history, lab, logs, maintenance, paper, play, replay, service
 from robandit.cli.command import EXITS, Command, CommandGroup
 from robandit.errors import ConfigError, nearest
 
@@ -19,11 +19,8 @@ ROBANDIT = CommandGroup(
     {
         "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
         "Serve decisions": [
-            service.SERVE,
-            service.KEY,
-            maintenance.CHECK,
-            maintenance.BACKUP,
-            maintenance.RESTORE,
+            *(service.SERVE, service.KEY, maintenance.CHECK, maintenance.BACKUP, maintenance.RESTORE),
+            *(history.IMPORT, history.EXPORT),
         ],
         "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA, play.PLAY],
         "The experiments": [paper.PAPER, arena.ARENA],

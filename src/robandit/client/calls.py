@@ -14,28 +14,33 @@ from uuid import uuid4
 import httpx
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts, row_parts
 from robandit.errors import nearest
-from robandit.features import Features
-from robandit.rewards import Rewards as DeclaredRewards
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.events import Event, decode
-from robandit.wire.types import NAME, Action, Choice, Chosen, Creation, Feedback, Outcome, Outcomes, Problem, Status
+from robandit.wire.imports import ImportDone
+from robandit.wire.types import (
+    NAME,
+    Answered,
+    Choice,
+    Chosen,
+    Feedback,
+    ManyAnswered,
+    Outcome,
+    Outcomes,
+    Problem,
+    Status,
+)
 
 T = TypeVar("T")
-Record: TypeAlias = Mapping[str, Any]
-"""The values of an action, or of a context, by column."""
-Actions: TypeAlias = (
-    Mapping[str, ArrayLike | Record] | Sequence[tuple[str, ArrayLike | Record]] | Sequence[Record] | ArrayLike
-)
-"""The actions on offer: vectors or records by id, pairs of id and either, records with an "id", or rows of numbers.
-Rows, and records without an id, are called "0", "1", …"""
-Sigma: TypeAlias = float | Sequence[float | None] | None
-"""The standard deviation of the rewards: one for all actions, or one for each, with None where it is not known."""
 Rewards: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 """Rewards by the ids of their decisions."""
 
 _BLOCK = "application/octet-stream"  # an array of numbers as it is
+_CHANGES = tuple(name for name in Change.__struct_fields__ if name != "version")
+_AGAIN = 0.2  # seconds until a change is asked for again that is not made yet
 _FIRST, _LONGEST = 0.1, 2.0  # seconds before the first retry, which double each time, and the most
 _AT_ONCE = 5000  # rewards in a request: even with the longest ids, the service takes it
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)  # the service can't have read the request
@@ -110,7 +115,7 @@ class Calls:
         return {"base_url": url, "headers": headers, "limits": LIMITS}
 
     def create(self, name: str, settings: Mapping[str, Any]) -> Plan[Status]:
-        body = _encode(_creation(settings))
+        body = encode(creation(settings))
         reply = yield from self._insist(Ask("PUT", _path(name), body))
         return self._read(reply, Status)
 
@@ -126,17 +131,64 @@ class Calls:
         given = uuid4().hex if decision_id is None else decision_id
         if self._blocks and isinstance(actions, np.ndarray) and actions.ndim == 2 and sigma is None and context is None:
             return (yield from self._decide_block(name, actions, given, source))
-        around = None if context is None else dict(context)
-        choice = Choice(actions=_actions(actions, sigma), decision_id=given, source=source, context=around)
-        body = _encode(choice)
+        body = encode(choice_of(Choice, actions, given, source, sigma, context))
         reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions", body))
         return self._read(reply, Chosen)
+
+    def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> Plan[list[Chosen]]:
+        choices = [named_choice(one) for one in requests]
+        found: list[Chosen] = []
+        for part in parts(choices):
+            reply = yield from self._insist(Ask("POST", f"{_path(name)}/decisions/batch", b"[%s]" % b",".join(part)))
+            answers = self._read(reply, ManyAnswered).results
+            asked = [one.decision_id for one in choices[len(found) : len(found) + len(part)]]
+            if [one.decision_id for one in answers] != asked:
+                raise _about_others(reply, "decisions")
+            found += [self._chosen(one) for one in answers]
+        return found
+
+    def _chosen(self, answer: Answered) -> Chosen:
+        if answer.chosen is None:
+            raise ServiceError(answer.status, self._hide(f"decision {answer.decision_id!r}: {answer.error}"))
+        return answer.chosen
 
     def _decide_block(self, name: str, rows: NDArray[Any], given: str, source: str | None) -> Plan[Chosen]:
         """Send an array as it is: the service need not read its numbers one by one."""
         said = urlencode({"decision_id": given} | ({} if source is None else {"source": source}))
         ask = Ask("POST", f"{_path(name)}/decisions?{said}", rows.astype("<f8").tobytes(), kind=_BLOCK)
         return self._read((yield from self._insist(ask)), Chosen)
+
+    def change(self, name: str, version: int | None, settings: Mapping[str, Any], wait: float) -> Plan[ChangeMade]:
+        for word in settings:
+            if word not in _CHANGES:
+                raise TypeError(f"a bandit can't change its {word!r}{nearest(word, _CHANGES)}")
+        if version is None:
+            version = (yield from self.status(name)).version
+        ask, end = Ask("PATCH", _path(name), encode({"version": version, **settings})), time.monotonic() + wait
+        while True:
+            reply = yield from self._insist(ask)
+            if reply.response.status_code != 202:
+                return self._read(reply, ChangeMade)
+            known = self._read(reply, ChangeWaits)
+            if time.monotonic() >= end:
+                raise ServiceError(202, f"the policy has learnt {known.learnt:,} of {known.events:,} events: ask again")
+            yield _AGAIN
+
+    def delete(self, name: str, version: int | None) -> Plan[Deleted]:
+        if version is None:
+            version = (yield from self.status(name)).version
+        reply = yield from self._insist(Ask("DELETE", f"{_path(name)}?version={version:d}"))
+        return self._read(reply, Deleted)
+
+    def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> Plan[ImportDone]:
+        imported = duplicates = 0
+        conflicts: list[str] = []
+        for part in row_parts(rows):
+            reply = yield from self._insist(Ask("POST", f"{_path(name)}/imports", b"[%s]" % b",".join(part)))
+            found = self._read(reply, ImportDone)
+            imported, duplicates = imported + found.imported, duplicates + found.duplicates
+            conflicts += found.conflicts
+        return ImportDone(imported=imported, duplicates=duplicates, conflicts=conflicts)
 
     def rewards(self, name: str, given: Rewards) -> Plan[list[Outcome]]:
         pairs = given.items() if isinstance(given, Mapping) else given
@@ -147,9 +199,7 @@ class Calls:
             reply = yield from self._insist(Ask("POST", f"{_path(name)}/rewards", msgspec.json.encode(part)))
             results = self._read(reply, Outcomes).results
             if [one.decision_id for one in results] != [one.decision_id for one in part]:
-                raise ServiceError(
-                    reply.response.status_code, "the service answered about other rewards than were sent"
-                )
+                raise _about_others(reply, "rewards")
             outcomes += _ours(results) if reply.unsure else results
         return outcomes
 
@@ -214,59 +264,8 @@ def _path(name: str) -> str:
     return f"/v1/bandits/{name}"
 
 
-def _creation(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, and no others: what nobody gave, the service chooses."""
-    found = dict(settings)
-    features, rewards = found.get("features"), found.get("rewards")
-    if isinstance(features, Features):
-        found["features"] = msgspec.json.decode(features.to_json())
-    if isinstance(rewards, DeclaredRewards):
-        found["rewards"] = rewards.to_json()
-    for name in found:
-        if name not in Creation.__struct_fields__:
-            raise TypeError(f"a bandit has no setting {name!r}{nearest(name, Creation.__struct_fields__)}")
-    return found
-
-
-def _encode(body: Any) -> bytes:
-    """A body as JSON. A number of NumPy's is a number, and NaN is null: a value that is missing."""
-    return msgspec.json.encode(body, enc_hook=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"a value must be a number, text, true, false or None, got {value!r:.80}")
-
-
-def _actions(given: Actions, sigma: Sigma) -> list[Action]:
-    pairs = list(_pairs(given))
-    sigmas = sigma if isinstance(sigma, Sequence | np.ndarray) else [sigma] * len(pairs)
-    if len(sigmas) != len(pairs):
-        raise ValueError(f"sigma must have one number for each of {len(pairs)} actions, got {len(sigmas)}")
-    rows = [dict(one) if isinstance(one, Mapping) else np.asarray(one, dtype=float).tolist() for _, one in pairs]
-    known = [None if one is None else float(one) for one in sigmas]
-    return [Action(name, row, one) for (name, _), row, one in zip(pairs, rows, known, strict=True)]
-
-
-def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
-    """Ids and features, from any of the forms of `Actions`."""
-    if isinstance(given, Mapping):
-        return given.items()
-    if isinstance(given, list | tuple) and given and all(isinstance(one, Mapping) for one in given):
-        return ((str(one.get("id", place)), one) for place, one in enumerate(given))
-    if isinstance(given, list | tuple) and all(_is_pair(one) for one in given):
-        return given
-    rows = np.asarray(given, dtype=float)
-    if rows.ndim != 2:
-        raise ValueError(
-            f"actions must be a mapping, pairs of id and features, records, or rows, got shape {rows.shape}"
-        )
-    return ((str(number), row) for number, row in enumerate(rows))
-
-
-def _is_pair(one: Any) -> bool:
-    return isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[0], str)
+def _about_others(reply: Reply, what: str) -> ServiceError:
+    return ServiceError(reply.response.status_code, f"the service answered about other {what} than were sent")
 
 
 def _ours(results: Sequence[Outcome]) -> list[Outcome]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from robandit.client.calls import Actions, Ask, Calls, EventLines, Plan, Record, Rewards, Sigma, broken_off
+from robandit.client.bodies import Actions, Record, Sigma
+from robandit.client.calls import Ask, Calls, EventLines, Plan, Rewards, broken_off
 from robandit.client.calls import ServiceError as ServiceError
+from robandit.wire.changes import ChangeMade, Deleted
 from robandit.wire.events import Event
+from robandit.wire.imports import ImportDone
 from robandit.wire.types import Chosen, Outcome, Status
 
 T = TypeVar("T")
@@ -86,6 +89,13 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
         """
         return self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
 
+    def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> list[Chosen]:
+        """Make many decisions in as few requests as it takes. Each is a dict of the arguments of `decide`.
+
+        If it raises, some may have been made: with ids of your own, ask again, and those get the same answers.
+        """
+        return self._do(self._calls.decide_many(name, requests))
+
     def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """Give the reward of a decision. The outcome is accepted, duplicate, conflict, expired or unknown."""
         return self.rewards(name, [(decision_id, reward)])[0]
@@ -93,6 +103,43 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def rewards(self, name: str, given: Rewards) -> list[Outcome]:
         """Give the rewards of many decisions, in as few requests as it takes. If it raises, send all of them again."""
         return self._do(self._calls.rewards(name, given))
+
+    def change(self, name: str, version: int | None = None, *, wait: float = 600.0, **settings: Any) -> ChangeMade:
+        """Change settings of a bandit, as `PATCH /v1/bandits/{name}` takes them; it waits for a policy that learns.
+
+        ``version`` is that of the settings that you saw, in `status`: if they have changed since, this raises. Without
+        it, the settings of now are changed.
+        """
+        return self._do(self._calls.change(name, version, settings, wait))
+
+    def archive(self, name: str, version: int | None = None) -> ChangeMade:
+        """Take a bandit out of service: it keeps its log, and makes no decisions and takes no rewards."""
+        return self.change(name, version, archived=True)
+
+    def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
+        """Take an archived bandit into service again."""
+        return self.change(name, version, archived=False)
+
+    def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
+        """Learn from rewards of decisions that others made: dicts with ``id``, ``features``, ``reward`` and, if known,
+        ``context``, ``source``, ``sigma`` and ``propensity``. A row of an id counts once, however often it is sent."""
+        return self._do(self._calls.learn_history(name, rows))
+
+    def delete(self, name: str, version: int | None = None) -> Deleted:
+        """Delete an archived bandit and its log for good. Its name is free from then on."""
+        return self._do(self._calls.delete(name, version))
+
+    def trust(self, name: str, source: str | None) -> ChangeMade:
+        """Believe a source whatever the others say."""
+        return self.change(name, ruling={"source": source, "ruling": "trusted"})
+
+    def quarantine(self, name: str, source: str | None) -> ChangeMade:
+        """Believe nothing of a source, and give it no vote."""
+        return self.change(name, ruling={"source": source, "ruling": "quarantined"})
+
+    def release(self, name: str, source: str | None) -> ChangeMade:
+        """Take back what `trust` or `quarantine` said of a source: the others vote again."""
+        return self.change(name, ruling={"source": source, "ruling": "released"})
 
     def status(self, name: str) -> Status:
         """How a bandit is doing."""
@@ -180,6 +227,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
         """See `Client.decide`."""
         return await self._do(self._calls.decide(name, actions, decision_id, source, sigma, context))
 
+    async def decide_many(self, name: str, requests: Iterable[Mapping[str, Any]]) -> list[Chosen]:
+        """See `Client.decide_many`."""
+        return await self._do(self._calls.decide_many(name, requests))
+
     async def reward(self, name: str, decision_id: str, reward: float) -> Outcome:
         """See `Client.reward`."""
         return (await self.rewards(name, [(decision_id, reward)]))[0]
@@ -187,6 +238,40 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def rewards(self, name: str, given: Rewards) -> list[Outcome]:
         """See `Client.rewards`."""
         return await self._do(self._calls.rewards(name, given))
+
+    async def change(
+        self, name: str, version: int | None = None, *, wait: float = 600.0, **settings: Any
+    ) -> ChangeMade:
+        """See `Client.change`."""
+        return await self._do(self._calls.change(name, version, settings, wait))
+
+    async def archive(self, name: str, version: int | None = None) -> ChangeMade:
+        """See `Client.archive`."""
+        return await self.change(name, version, archived=True)
+
+    async def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
+        """See `Client.unarchive`."""
+        return await self.change(name, version, archived=False)
+
+    async def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
+        """See `Client.learn_history`."""
+        return await self._do(self._calls.learn_history(name, rows))
+
+    async def delete(self, name: str, version: int | None = None) -> Deleted:
+        """See `Client.delete`."""
+        return await self._do(self._calls.delete(name, version))
+
+    async def trust(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.trust`."""
+        return await self.change(name, ruling={"source": source, "ruling": "trusted"})
+
+    async def quarantine(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.quarantine`."""
+        return await self.change(name, ruling={"source": source, "ruling": "quarantined"})
+
+    async def release(self, name: str, source: str | None) -> ChangeMade:
+        """See `Client.release`."""
+        return await self.change(name, ruling={"source": source, "ruling": "released"})
 
     async def status(self, name: str) -> Status:
         """See `Client.status`."""

@@ -39,9 +39,14 @@ class CallReader:
         return read_source(source, self._batch, self._single)
 
     def feedback(
-        self, decision: Decision, reward: ArrayLike, sigma: ArrayLike | None, mask: ArrayLike | None
+        self,
+        decision: Decision,
+        reward: ArrayLike,
+        sigma: ArrayLike | None,
+        mask: ArrayLike | None,
+        level: Ints | None = None,
     ) -> Feedback:
-        """The reward of a decision."""
+        """The reward of a decision. A ``level`` takes the place of the decision's own."""
         keep = None if mask is None else read_mask(mask, self._batch)
         rewards = read_rewards(reward, keep, batch=self._batch, single=self._single)
         known = decision.sigma if sigma is None else sigma
@@ -49,7 +54,8 @@ class CallReader:
             known = np.where(keep, as_floats("sigma", known), self._noise_range)  # unknown where there is no reward
         spread = self.sigma(known)
         action = read_action(decision.action, dim=self._dim, batch=self._batch, single=self._single, bound=self._bound)
-        level = read_level(decision.level, self._levels, self._batch) if self._levels else self._no_level
+        if level is None:
+            level = read_level(decision.level, self._levels, self._batch) if self._levels else self._no_level
         source = None if decision.source is None else read_source(decision.source, self._batch, self._single)
         return action, rewards, spread, level, source, keep
 

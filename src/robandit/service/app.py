@@ -33,7 +33,9 @@ from robandit.service.quick import Quick
 from robandit.service.refused import Refused
 from robandit.service.senders import Senders, require_type
 from robandit.service.settling import settled
-from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, Outcomes, Problem
+from robandit.wire.changes import Change, ChangeWaits
+from robandit.wire.imports import History
+from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
 log = logging.getLogger("robandit.service")
 
@@ -62,6 +64,7 @@ class Service:
         """How a connection answers a request the short way, if it may."""
         self._often: dict[str, tuple[str, Callable[[str, Scope, bytes], Awaitable[Any]]]] = {
             "decisions": ("decide", self._decide),
+            "decisions/batch": ("decide", self._decide_many),
             "rewards": ("reward", self._reward),
         }
         self._rest = self._app()
@@ -74,23 +77,23 @@ class Service:
                 await refusal(error, scope)(scope, receive, send)
                 return
             match scope["path"].split("/"):
-                case ["", "v1", "bandits", name, what] if what in self._often and scope["method"] == "POST":
-                    await self._answer_often(name, *self._often[what], scope, receive, send)
+                case ["", "v1", "bandits", name, *rest] if "/".join(rest) in self._often and scope["method"] == "POST":
+                    await self._answer_often(name, "/".join(rest), scope, receive, send)
                     return
         await self._rest(scope, receive, send)
 
     async def _answer_often(
         self,
         name: str,
-        role: str,
-        handle: Callable[[str, Scope, bytes], Awaitable[Any]],
+        what: str,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
+        role, handle = self._often[what]
         try:
             self._keys.check(Headers(scope=scope), role, name)
-            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=role == "decide")))
+            body = ENCODE(await handle(name, scope, await _body(scope, receive, block=what == "decisions")))
         except Exception as error:
             await refusal(error, scope)(scope, receive, send)
             return
@@ -99,15 +102,21 @@ class Service:
         await send({"type": "http.response.body", "body": body})
 
     def _app(self) -> Starlette:
-        see, create = self._guard("read", self._status), self._guard("admin", self._create)
+        calls = {
+            "PUT": self._guard("admin", self._create),
+            "PATCH": self._guard("admin", self._change),
+            "DELETE": self._guard("admin", self._delete),
+        }
+        see = self._guard("read", self._status)
 
         async def bandit(request: Request) -> Response:
-            return await (create if request.method == "PUT" else see)(request)
+            return await calls.get(request.method, see)(request)
 
         routes = [
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
-            Route("/v1/bandits/{name}", bandit, methods=["GET", "PUT"]),
+            Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
+            Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
@@ -138,7 +147,7 @@ class Service:
             await asyncio.to_thread(self.hub.stop)  # which may wait for a database
 
     def _chores(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return self.hub.place, self.hub.close_windows, self.hub.look, self._refresh
+        return self.hub.place, self.hub.close_windows, self.hub.look, self.hub.purge, self._refresh
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""
@@ -174,9 +183,8 @@ class Service:
             raise Refused(
                 422, "a bandit's name has up to 64 letters, digits, '.', '_' and '-', and begins with no sign"
             )
-        plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
-        whole = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
-        wanted = msgspec.convert(whole, Creation)  # 1e6 is an integer, by JSON Schema as by common sense
+        plain = await _object(request)
+        wanted = msgspec.convert(plain, Creation)
         given = [name for name, value in plain.items() if value is not None and name != "seed"]
         try:
             settings = settled(wanted, given)
@@ -187,8 +195,26 @@ class Service:
             gc.freeze()  # it stays: a search for garbage in 10 000 bandits holds everybody up for 190 ms
         return answer(self.hub.status(name), 201 if new else 200)
 
+    async def _change(self, request: Request) -> Response:
+        wanted = msgspec.convert(await _object(request), Change)
+        found = await self.hub.change(request.path_params["name"], wanted)
+        return answer(found, 202 if isinstance(found, ChangeWaits) else 200)
+
+    async def _delete(self, request: Request) -> Response:
+        given = request.query_params.get("version", "")
+        if not re.fullmatch(r"[1-9]\d{0,15}", given):
+            raise Refused(422, f"say ?version= with the version of the settings that you saw, got {given!r}")
+        return answer(await self.hub.delete(request.path_params["name"], int(given)))
+
+    async def _import(self, request: Request) -> Response:
+        rows = _HISTORY.decode(await _body(request.scope, request.receive))
+        return answer(await self.hub.learn_history(request.path_params["name"], rows))
+
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
+
+    async def _decide_many(self, name: str, scope: Scope, body: bytes) -> ManyAnswered:
+        return ManyAnswered(results=await self.hub.decide_many(name, _MANY.decode(body)))
 
     async def _reward(self, name: str, scope: Scope, body: bytes) -> Outcomes:
         given = _FEEDBACK.decode(body)
@@ -248,6 +274,8 @@ class Service:
 
 
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
+_HISTORY = msgspec.json.Decoder(History)
+_MANY = msgspec.json.Decoder(ManyChoices)
 
 
 async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes:
@@ -267,6 +295,12 @@ async def _body(scope: Scope, receive: Receive, *, block: bool = False) -> bytes
         if size > LARGEST_BODY:
             raise Refused(413, _SIZE)
     return b"".join(parts) if len(parts) > 1 else parts[0]
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """Read a body that is an object. 1e6 is an integer, by JSON Schema as by common sense."""
+    plain = msgspec.json.decode(await _body(request.scope, request.receive), type=dict[str, Any])
+    return {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in plain.items()}
 
 
 async def _elsewhere(request: Request) -> Response:

@@ -7,21 +7,23 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
-from robandit.service.cost import SLICE, check_creation, check_decision
+from robandit.service.cost import SLICE, check_creation, check_decision, check_watched
 from robandit.service.learner import Learner
 from robandit.service.live import Bandits, LiveBandit, StoreBusyError
-from robandit.service.refused import Refused
+from robandit.service.refused import Gone, Refused
 from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
 from robandit.service.vectors import Vectors
-from robandit.wire.events import Closed, Decided, Proved, Rewarded
-from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome
+from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
+from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome
 
+T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
 
@@ -55,7 +57,9 @@ class Changes:
         self._bandits.check_served(name)
         if name in self._bandits:
             bandit = self._bandits[name]
-            other = [one for one in given if getattr(bandit.settings, one) != getattr(settings, one)]
+            first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+            there = first, bandit.settings  # which an operator may have changed
+            other = [one for one in given if getattr(settings, one) not in [getattr(known, one) for known in there]]
             other += ["seed"] if seed is not None and seed != bandit.record.seed else []
             if other:
                 raise Refused(
@@ -69,15 +73,16 @@ class Changes:
         except (ValueError, TypeError) as error:
             raise Refused(422, str(error)) from None
         record = Bandit(self._bandits.next_number(), name, msgspec.json.encode(settings), drawn, self._clock())
-        self._bandits.add(LiveBandit(record, settings, learner, Vectors(settings)))
+        self._bandits.add(LiveBandit(record, learner, Vectors(settings)))
         items.append(record)
         return True
 
     def decide(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
+        check_active(bandit)
         names = bandit.vectors.names(choice)
         known = None if choice.decision_id is None else self._bandits.find(bandit, choice.decision_id, final=False)
-        if isinstance(known, Decided):
+        if isinstance(known, Decided | Imported):
             return self._repeat(bandit, choice, known)
         decided = self._draw(bandit, choice, names)
         self._bandits.put(bandit, decided, items)
@@ -86,6 +91,7 @@ class Changes:
     def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
         """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the
         store says."""
+        check_active(bandit)
         names = bandit.vectors.names(choice)
         if (round_ := next(bandit.rounds, None)) is None:
             raise NoRoundsError(bandit)
@@ -93,8 +99,10 @@ class Changes:
         items.append(LogEntry(bandit.record.number, UNPLACED, decided))
         return UnwrittenDecision(bandit, decided, partial(self._repeat, bandit, choice))
 
-    def _repeat(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, known: Decided) -> Chosen:
+    def _repeat(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, known: Decided | Imported) -> Chosen:
         """The answer to a request for a decision that was made already."""
+        if isinstance(known, Imported):
+            raise Refused(409, f"{choice.decision_id!r} is the id of a row that was imported: take another one")
         names = bandit.vectors.names(choice)
         if known.actions != names or known.features != bandit.vectors(choice)[0][known.index].tolist():
             raise Refused(409, f"decision {choice.decision_id!r} was made already, between other actions")
@@ -111,6 +119,9 @@ class Changes:
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
             raise Refused(422, f"the ids of actions must differ, and {twice!r} is there twice")
         check_decision(bandit.settings, len(names))
+        if bandit.learner.shadows:
+            watching = [one.settings for one in bandit.learner.shadows.values()]
+            check_watched([bandit.settings, *watching], len(names))
         sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
         learner = bandit.learner
@@ -127,22 +138,26 @@ class Changes:
         except ValueError as error:
             raise Refused(422, str(error)) from None
 
+    def decide_some(self, bandit: LiveBandit, given: Sequence[NamedChoice], items: list[Item]) -> list[Answered]:
+        """Make decisions, at least one and as many as one slice has time for, and say what became of each."""
+
+        def one(choice: NamedChoice) -> Answered:
+            try:
+                return Answered(decision_id=choice.decision_id, chosen=self.decide(bandit, choice, items))
+            except Refused as error:
+                return Answered(decision_id=choice.decision_id, status=error.status, error=str(error))
+
+        return for_a_slice(given, one)
+
     def reward(self, bandit: LiveBandit, given: Sequence[Feedback], items: list[Item]) -> list[Outcome]:
         """Take rewards in, at least one and as many as one slice has time for, and say what became of each."""
+        check_active(bandit)
         self._bandits.close(bandit, items)
-        found: list[Outcome] = []
-        end = perf_counter() + SLICE
-        for one in given:
-            try:
-                status = self._one_reward(bandit, one, items)
-            except StoreBusyError:
-                if not found:
-                    raise
-                break  # the rest is asked for when the store can be read
-            found.append(Outcome(decision_id=one.decision_id, status=status))
-            if perf_counter() >= end:
-                break
-        return found
+
+        def one(reward: Feedback) -> Outcome:
+            return Outcome(decision_id=reward.decision_id, status=self._one_reward(bandit, reward, items))
+
+        return for_a_slice(given, one)
 
     def _one_reward(self, bandit: LiveBandit, given: Feedback, items: list[Item]) -> str:
         if given.decision_id in bandit.learner.pending:
@@ -161,7 +176,7 @@ class Changes:
     def prove(self, bandit: LiveBandit, found: Certificate, items: list[Item]) -> None:
         """Write down what the monitor proves, if it is more than before."""
         best = bandit.learner.proof
-        if found.lower_bound > (best.lower_bound if best else 0.0):
+        if bandit.learner.life.erased is None and found.lower_bound > (best.lower_bound if best else 0.0):
             event = Proved(
                 id=str(bandit.learner.place + 1),  # a look at the same rounds may prove more elsewhere, by rounding
                 at=self._now(bandit),
@@ -175,6 +190,32 @@ class Changes:
 
     def _now(self, bandit: LiveBandit) -> float:
         return self._clock.at_least(bandit.learner.clock)
+
+
+def check_active(bandit: LiveBandit) -> None:
+    """Refuse what an archived bandit does not do."""
+    if bandit.learner.life.erased is not None:
+        raise Gone(bandit.record.name)
+    if bandit.learner.life.archived:
+        name, version = bandit.record.name, bandit.learner.life.version
+        undo = f'PATCH /v1/bandits/{name} with {{"version": {version}, "archived": false}}'
+        raise Refused(410, f"bandit {name!r} is archived and only keeps its log; {undo} takes it back into service")
+
+
+def for_a_slice(given: Sequence[T], do: Callable[[T], R]) -> list[R]:
+    """Do this with the first of these, and with as many others as one slice has time for."""
+    found: list[R] = []
+    end = perf_counter() + SLICE
+    for one in given:
+        try:
+            found.append(do(one))
+        except StoreBusyError:
+            if not found:
+                raise
+            break  # the rest is asked for when the store can be read
+        if perf_counter() >= end:
+            break
+    return found
 
 
 def chosen(decided: Decided) -> Chosen:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from robandit.policies import POLICIES
+from robandit.service.fold import fold
 from robandit.service.learner import Learner
-from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events
+from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events, read_tombstone
+from robandit.service.student import UnknownPolicyError
 from robandit.wire.events import Event
 from robandit.wire.types import BanditSettings
 
@@ -27,6 +30,8 @@ class BanditCheck(NamedTuple):
 def check_bandits(store: Store) -> Iterator[BanditCheck]:
     """Check one bandit after the other: every event, both ways to it, the fold, and the snapshot."""
     for record in store.bandits():
+        if read_tombstone(record) is not None:  # deleted, and its log with it
+            continue
         yield _check(store, record)
 
 
@@ -39,10 +44,12 @@ def _check(store: Store, record: Bandit) -> BanditCheck:
         return _read(store, record, faults)
     learner = Learner(settings, record.seed)
     try:
-        for event in events(store, record.number):
+        for event in fold(learner, partial(events, store, record.number)):
             faults += _event(store, record, learner, event)
             if kept is not None and kept.place == learner.place:
                 faults += _compare(settings, record, kept, learner)
+    except UnknownPolicyError:  # which a version had that changed to it
+        return _read(store, record, faults)
     except (DamageError, ValueError, KeyError) as error:
         faults.append(str(error) if isinstance(error, DamageError) else _unfit(learner.place, record, error))
     if kept is not None and kept.place > learner.place and not faults:
@@ -70,8 +77,7 @@ def _snapshot(store: Store, record: Bandit, faults: list[str]) -> Snapshot | Non
 
 
 def _event(store: Store, record: Bandit, learner: Learner, event: Event) -> list[str]:
-    """Fold an event in; it must be found by its id, too."""
-    learner.apply(event)
+    """An event that was folded in must be found by its id, too."""
     kind = KINDS[type(event)]
     if kind > 1 or store.find(record.number, event.id, final=bool(kind)) == event:
         return []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from robandit.policies import POLICIES, Quorum
 from robandit.policies.parts import GrowingStatistics
 from robandit.service.refused import Refused
-from robandit.wire.types import BanditSettings
+from robandit.wire.types import MOST_ACTIONS, BanditSettings, Choice
 
 MOST_NS = 30e6
 """Largest cost of a decision: nanoseconds on the machine where the costs below were measured."""
@@ -84,6 +85,41 @@ def _check_vote(dim: int, sources: int) -> None:
         )
 
 
+MOST_SHADOWS = 2
+"""Largest number of policies that watch a bandit."""
+
+
+def check_shadows(all_: Sequence[BanditSettings]) -> None:
+    """Refuse policies that together, the acting one first, could not decide or learn within the limits."""
+    if len(all_) > 1 + MOST_SHADOWS:
+        raise Refused(422, f"up to {MOST_SHADOWS} policies may watch a bandit: remove one first")
+    for one in all_:
+        check_creation(one)
+    if sum(_copies(one) * one.dim**2 for one in all_) > MOST_NUMBERS:
+        raise Refused(422, f"these policies together keep more than {MOST_NUMBERS:,} numbers: let fewer watch")
+    if sum(_VOTE * 2 * (_told_apart(one) + 2) * one.dim**3 for one in all_ if one.policy == "quorum") > MOST_VOTE_NS:
+        raise Refused(422, "these quorums together may take too long for a vote: let fewer watch, or tell fewer apart")
+    if _most_together(all_) < 2:
+        raise Refused(422, f"these policies together take too long with {all_[0].dim} features: let fewer watch")
+
+
+def _most_together(all_: Sequence[BanditSettings]) -> int:
+    """Number of actions that a decision may be between where all of these look at them."""
+    costs, dim = [_COSTS.get(one.policy, _LIGHT) for one in all_], all_[0].dim
+    fixed = sum(cost.cube for cost in costs) * dim**3
+    return int((MOST_NS - fixed) / sum(cost.action + cost.square * dim**2 for cost in costs))
+
+
+def check_watched(all_: Sequence[BanditSettings], count: int) -> None:
+    """Refuse a decision between more actions than the policies that act and watch manage in time."""
+    if count > (most := _most_together(all_)):
+        raise Refused(
+            413,
+            f"with the policies that watch, a decision may be between up to {most:,} actions, and this is between "
+            f"{count:,}: send those that are likely to win, or let fewer watch",
+        )
+
+
 def check_decision(settings: BanditSettings, count: int) -> None:
     """Refuse a decision between more actions than the policy manages in time."""
     most = most_actions(settings.policy, settings.dim)
@@ -92,6 +128,17 @@ def check_decision(settings: BanditSettings, count: int) -> None:
             413,
             f"{settings.policy} with {settings.dim} features may choose between up to {most:,} actions at a time, and "
             f"these are {count:,}: send those that are likely to win, or take another policy",
+        )
+
+
+def check_decisions(choices: Sequence[Choice]) -> None:
+    """Refuse many decisions between too many actions in all."""
+    count = sum(len(choice.actions) for choice in choices)
+    if count > MOST_ACTIONS:
+        raise Refused(
+            413,
+            f"the decisions of a request may be between up to {MOST_ACTIONS:,} actions in all, and these are "
+            f"{count:,}: send fewer decisions at a time",
         )
 
 

@@ -74,7 +74,19 @@ class _Proof(msgspec.Struct, tag="P"):
     sentence: str
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof)
+class _Change(msgspec.Struct, tag="S"):
+    pass
+
+
+class _Gone(msgspec.Struct, tag="X"):
+    pass
+
+
+class _Outside(msgspec.Struct, tag="I"):
+    pass
+
+
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside)
 
 
 class Endings:
@@ -85,6 +97,8 @@ class Endings:
         self._open: dict[str, int] = {}
         self.proof: str | None = None
         """The monitor's last proof, in words."""
+        self.changed = False
+        """Whether an operator has changed the bandit."""
 
     def read(self, page: Sequence[bytes]) -> None:
         """Take in the next events of the log."""
@@ -96,7 +110,9 @@ class Endings:
                 self.at.append(np.nan)
             elif isinstance(event, _Proof):
                 self.proof = event.sentence
-            else:
+            elif isinstance(event, _Change):
+                self.changed = True
+            elif isinstance(event, _Came | _Ended):
                 place = self._open.pop(event.id)
                 self.at[place] = event.at
                 self.outcome[place] = 1 if isinstance(event, _Came) else 3 if event.reward is None else 2
@@ -108,7 +124,11 @@ class Writer:
 
     def __init__(self, file: BinaryIO, name: str, endings: Endings) -> None:
         self._endings, self._rows, self._bytes, self._done = endings, list[Decided](), 0, 0
-        about = {PARQUET_KEY: json.dumps({"bandit": name, "proof": endings.proof})}
+        about = {
+            PARQUET_KEY: json.dumps(
+                {"bandit": name, "proof": endings.proof} | ({"changed": True} if endings.changed else {})
+            )
+        }
         self._out = pq.ParquetWriter(file, SCHEMA.with_metadata(about), compression="zstd")
         self._lock = Lock()
 

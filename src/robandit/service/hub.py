@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from robandit.monitor.certificate import Certificate
 from robandit.service import reports
 from robandit.service.change_queue import Done, Queue
 from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
+from robandit.service.cost import check_decisions
+from robandit.service.imports import Imports, told
 from robandit.service.lanes import Lanes
+from robandit.service.lessons import Lessons
+from robandit.service.life import LifeCycle
 from robandit.service.live import Bandits, LiveBandit
 from robandit.service.looker import look
-from robandit.service.refused import Refused, check_rewards
+from robandit.service.refused import Gone, Refused, check_rewards
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
-from robandit.wire.types import BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, Outcome, Status
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.events import Erased
+from robandit.wire.imports import HistoryRow, ImportDone
+from robandit.wire.types import (
+    Answered,
+    BanditSettings,
+    Choice,
+    ChoiceBlock,
+    Chosen,
+    Feedback,
+    NamedChoice,
+    Outcome,
+    Status,
+)
 
+T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("robandit.service")
 
+_AT_ONCE = 20  # of many decisions on a state that may be old
 _LOOKS = 1.1  # factor by which the monitor's rounds grow from look to look
 
 
@@ -45,6 +65,9 @@ class Hub:
         self.bandits = Bandits(store, self.clock)
         self._changes = Changes(self.bandits, self.clock)
         self._lanes = Lanes(store, self.bandits, staleness)
+        self._life = LifeCycle(self.bandits, self.clock)
+        self._imports = Imports(self.bandits, self.clock)
+        self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         self._placed = False
         store.release()
@@ -65,21 +88,47 @@ class Hub:
         chosen them.
         """
         described = settings.__struct_fields__ if given is None else tuple(given)
+        if name in self.bandits:  # unless another process has deleted it
+            await self.catch_up(name)
         return await self._ask(partial(self._changes.create, name, settings, seed, described))
+
+    async def _on(self, name: str, call: Callable[[LiveBandit], Awaitable[R]]) -> R:
+        """Do this with the bandit of a name. If another process has deleted that, there may be a new one."""
+        await self._know(name)
+        try:
+            return await call(self.bandits.named(name))
+        except Gone:
+            await self._know(name)
+            return await call(self.bandits.named(name))
 
     async def decide(self, name: str, choice: Choice | ChoiceBlock) -> Chosen:
         """Choose an action; with a known ``decision_id``, repeat the answer."""
-        await self._know(name)
-        queue, decide = self._deciding(self.bandits.named(name))
-        return await queue.ask(partial(decide, choice))
+
+        async def decide(bandit: LiveBandit) -> Chosen:
+            queue, make = self._deciding(bandit)
+            found: Chosen = await queue.ask(partial(make, choice))
+            return found
+
+        return await self._on(name, decide)
 
     def decide_soon(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
         """Choose an action as `decide` does, and tell ``done`` the answer or the error."""
+
+        def heard(result: Any) -> None:
+            if isinstance(result, Gone):
+                self._decide_later(name, choice, done)
+            else:
+                done(result)
+
         if name in self.bandits:
             queue, decide = self._deciding(self.bandits[name])
-            queue.submit(partial(decide, choice), done)
-        else:  # another process may have created it
-            self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
+            queue.submit(partial(decide, choice), heard)
+        else:
+            self._decide_later(name, choice, done)
+
+    def _decide_later(self, name: str, choice: Choice | ChoiceBlock, done: Done) -> None:
+        """Choose an action once all bandits are known: another process may have created this one."""
+        self._lanes.main.submit(lambda items: None, lambda heard: self._decide_heard(name, choice, done, heard))
 
     def _deciding(self, bandit: LiveBandit) -> tuple[Queue, Callable[..., Any]]:
         """The queue for decisions of a bandit, and what makes one there."""
@@ -94,15 +143,77 @@ class Hub:
         else:
             done(heard or self.bandits.unknown(name))
 
+    async def decide_many(self, name: str, choices: Sequence[NamedChoice]) -> list[Answered]:
+        """Make many decisions, each as `decide` does. Other requests come in between."""
+        check_decisions(choices)
+        if self._lanes.stale is None:
+            return await self._on(name, lambda bandit: self._in_slices(bandit, self._changes.decide_some, choices))
+        found: list[Answered] = []
+        while len(found) < len(choices):
+            some = choices[len(found) : len(found) + _AT_ONCE]
+            found += await asyncio.gather(*(self._answered(name, one) for one in some))
+        return found
+
+    async def _answered(self, name: str, choice: NamedChoice) -> Answered:
+        """What becomes of one of many decisions."""
+        try:
+            return Answered(decision_id=choice.decision_id, chosen=await self.decide(name, choice))
+        except Refused as error:
+            if error.status == 503 or name not in self.bandits:
+                raise
+            return Answered(decision_id=choice.decision_id, status=error.status, error=str(error))
+
     async def reward(self, name: str, given: Sequence[Feedback]) -> list[Outcome]:
         """Take rewards in, and say what became of each. Other requests come in between those of a large batch."""
-        await self._know(name)
-        bandit = self.bandits.named(name)
-        check_rewards(bandit.learner.declared, given)
-        found: list[Outcome] = []
+
+        async def reward(bandit: LiveBandit) -> list[Outcome]:
+            check_rewards(bandit.learner.declared, given)
+            return await self._in_slices(bandit, self._changes.reward, given)
+
+        return await self._on(name, reward)
+
+    async def _in_slices(
+        self, bandit: LiveBandit, do: Callable[[LiveBandit, Sequence[T], list[Item]], list[R]], given: Sequence[T]
+    ) -> list[R]:
+        """Do this with all that is given, as many at a time as it takes."""
+        found: list[R] = []
         while len(found) < len(given):
-            found += await self._lanes.of(bandit).ask(partial(self._changes.reward, bandit, given[len(found) :]))
+            found += await self._lanes.of(bandit).ask(partial(do, bandit, given[len(found) :]))
         return found
+
+    async def change(self, name: str, wanted: Change) -> ChangeMade | ChangeWaits:
+        """Change the settings of a bandit; the same request again gets the same answer."""
+        return await self._on(name, lambda bandit: self._lessons.change(bandit, wanted))
+
+    async def learn_history(self, name: str, rows: Sequence[HistoryRow]) -> ImportDone:
+        """Learn from rewards from outside, each once. Other requests come in between."""
+
+        async def learn(bandit: LiveBandit) -> ImportDone:
+            ready = await self._imports.read(bandit, rows)
+            return told(ready, await self._in_slices(bandit, self._imports.learn, ready))
+
+        return await self._on(name, learn)
+
+    async def delete(self, name: str, version: int) -> Deleted:
+        """Delete an archived bandit and its log; the same request again gets the same answer."""
+
+        async def delete(bandit: LiveBandit) -> Erased:
+            found: Erased = await self._lanes.of(bandit).ask(partial(self._life.delete, bandit, version))
+            return found
+
+        try:
+            event = await self._on(name, delete)
+        except Refused as error:
+            known = self.bandits.gone.get(name)
+            if error.status == 503 or known is None or known.version != version:
+                raise
+            event = known  # a retry; somebody may have made another bandit of this name meanwhile
+        return Deleted(name=name, version=event.version, at=event.at)
+
+    async def purge(self) -> None:
+        """Let the events of deleted bandits go, some at a time."""
+        while (number := self.bandits.purges()) is not None:
+            await self._lanes.of_number(number).ask(partial(self.bandits.purge, number))
 
     async def close_windows(self) -> None:
         """Apply defaults where rewards did not come in time."""
@@ -140,6 +251,7 @@ class Hub:
         if name is not None:
             await self._know(name)
             await self._lanes.of(self.bandits.named(name)).ask(lambda items: None)
+            await self._know(name)  # which may be a new one by now
         else:
             await asyncio.gather(*(queue.ask(lambda items: None) for queue in self._lanes.all))
 
@@ -174,6 +286,8 @@ class Hub:
             after += len(page)
 
     def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
+        if bandit.learner.life.erased is not None:
+            raise self.bandits.unknown(bandit.record.name)
         return self.bandits.page(bandit, after)
 
     async def backup(self, path: Path) -> None:
@@ -186,6 +300,7 @@ class Hub:
 
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
+        self._lessons.stop()
         self._lanes.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:

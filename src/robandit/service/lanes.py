@@ -49,7 +49,11 @@ class Lanes:
 
     def of(self, bandit: LiveBandit) -> Queue:
         """The queue of a bandit."""
-        return self.all[bandit.record.number % len(self.all)]
+        return self.of_number(bandit.record.number)
+
+    def of_number(self, number: int) -> Queue:
+        """The queue of the bandit with this number."""
+        return self.all[number % len(self.all)]
 
     async def work(self) -> None:
         """Serve all queues until one breaks."""

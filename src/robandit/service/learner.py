@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,46 +13,31 @@ import numpy as np
 
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
-from robandit.policies import POLICIES, Decision, Policy
+from robandit.policies import Policy
+from robandit.policies.follow import follow
 from robandit.service.history import History
+from robandit.service.shadow import Shadow
+from robandit.service.student import (
+    Waiting,
+    changed,
+    deep,
+    flat,
+    learn_import,
+    learns_with,
+    make_policy,
+    needs_refold,
+    rule,
+    watches,
+)
 from robandit.service.trust import TrustHistory
-from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.service.versions import Versions
+from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
 """Number of final rewards that are remembered one by one."""
 NO_SOURCE = "(no source)"
 """Source by which the monitor counts traffic that names none."""
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is kept of a decision until its reward is final. There may be millions of these."""
-
-    round: int
-    """Its number among the decisions of the log, from 1 on."""
-    at: float
-    index: int
-    features: bytes
-    sigma: float
-    level: int
-    source: str | None
-
-    @classmethod
-    def on(cls, made: Decided, number: int) -> Waiting:
-        """Keep what the reward of this decision, the log's ``number``-th, will need."""
-        features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source)
-
-    def decision(self, width: float) -> Decision:
-        """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
-        return Decision(
-            round=self.round,
-            action=np.frombuffer(self.features),
-            index=self.index,
-            sigma=self.sigma / width,
-            level=self.level,
-            source=self.source,
-        )
 
 
 class Learner:
@@ -63,12 +47,11 @@ class Learner:
     """
 
     def __init__(self, settings: BanditSettings, seed: int) -> None:
-        self.settings = settings
+        self.settings, self.seed = settings, seed
         self.declared = settings.declared
         self._width = 1.0 if self.declared is None else self.declared.width
-        self.policy: Policy = POLICIES[settings.policy](**settings.for_policy(), seed=seed)
+        self._act_by(make_policy(settings, seed))
         self.monitor = CorruptionMonitor(**settings.for_monitor())
-        self._weight = lru_cache(maxsize=64)(self.policy.weight)
         self.place = 0
         """Number of events folded in so far."""
         self.clock = 0.0
@@ -78,11 +61,11 @@ class Learner:
         self._settled: dict[int, tuple[Waiting, float | None]] = {}  # by number: final, but not yet seen by the monitor
         self._turn = 1  # the number of the decision that the monitor waits for
         self.rewards = self.defaults = self.lost = 0
-        self.levels: Counter[int] = Counter()
-        """Number of decisions that each level has made."""
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
-        self.trust = TrustHistory.of(self.policy)
+        self.life = Versions()
+        self.shadows: dict[str, Shadow] = {}
+        """The policies that watch, by name."""
         self.alarm: Proved | None = None
         """The first proof of corruption."""
         self.proof: Proved | None = None
@@ -93,7 +76,7 @@ class Learner:
     @property
     def decisions(self) -> int:
         """Number of decisions folded in so far."""
-        return self.levels.total()
+        return self.life.others + self.levels.total()
 
     @property
     def largest_sigma(self) -> float:
@@ -101,6 +84,19 @@ class Learner:
         if self.declared is not None:
             return self.declared.sigma
         return min(self.settings.noise_range, self.settings.noise or self.settings.noise_range)
+
+    def _act_by(self, policy: Policy) -> None:
+        """Decide by this policy from now on."""
+        self.policy: Policy = policy
+        self._weight = lru_cache(maxsize=64)(policy.weight)
+        self.trust = TrustHistory.of(policy)
+        self.levels: Counter[int] = Counter()
+        """Number of decisions that each level of the policy has made."""
+
+    @property
+    def usual_sigma(self) -> float:
+        """The standard deviation of a reward for which nobody says one, in units of reward."""
+        return self.settings.noise_range if self.declared is None else self.declared.sigma * self._width
 
     # Drawing.
 
@@ -129,7 +125,7 @@ class Learner:
             propensity=made.propensity,
             weight=self._weight(made.sigma),
             source=source,
-            offered=features.tobytes() if self.settings.exploration > 0 else None,
+            offered=features.tobytes() if self.settings.exploration > 0 or self.shadows else None,
             unusual=unusual,
         )
 
@@ -164,13 +160,15 @@ class Learner:
 
     # Folding.
 
-    def apply(self, event: Event) -> None:
-        """Fold an event in."""
+    def apply(self, event: Event, fresh: Policy | None = None) -> None:
+        """Fold an event in. After one that `needs_refold`, the policy ``fresh``, which has learnt the log, acts."""
         self.place += 1
         self.clock = event.at
         if isinstance(event, Decided):
             self.policy.skip_to(event.round)
             self.levels[event.level] += 1
+            for shadow in self.shadows.values():
+                shadow.decided(event)
             self.pending[event.id] = Waiting.on(event, self.decisions)
             self.history.decided(event.at)
             for column, counts in (event.unusual or {}).items():
@@ -179,23 +177,76 @@ class Learner:
                     known[what] = known.get(what, 0) + number
         elif isinstance(event, Proved):
             self.alarm, self.proof = self.alarm or event, event
+        elif isinstance(event, Changed):
+            self._change(event, fresh)
+        elif isinstance(event, Imported):
+            share = event.reward if self.declared is None else self.declared.share(event.reward)
+            for policy in (self.policy, *(shadow.policy for shadow in self.shadows.values())):
+                learn_import(policy, event, share, self._width)
+            self.life.imported += 1
+            if self.trust is not None:
+                self.trust.note(self.policy, event.at)
+        elif isinstance(event, Erased):
+            self.life.erased = event
         else:
             self._settle(self.pending.pop(event.id), event)
+
+    def _change(self, event: Changed, fresh: Policy | None) -> None:
+        """Go on with other settings."""
+        if needs_refold(event) and (fresh is None or fresh.rounds != self.policy.rounds):
+            raise ValueError(f"change {event.id} needs a policy that has learnt the log so far")
+        if "shadow" in event.settings:
+            self._shadow(event, fresh)
+        elif fresh is not None:
+            self.life.others = self.decisions
+            self._act_by(fresh)
+        self.settings = changed(self.settings, event)
+        self.life.changed(event)
+        if "exploration" in event.settings and (fresh is None or watches(event)):
+            state = self.policy.state()
+            state["config"]["exploration"] = self.settings.exploration
+            self.policy = type(self.policy).from_state(state)
+            self._weight = lru_cache(maxsize=64)(self.policy.weight)
+        rule(self.policy, event)
+        for shadow in self.shadows.values():
+            rule(shadow.policy, event)
+        if self.trust is not None:
+            self.trust.note(self.policy, event.at)
+
+    def _shadow(self, event: Changed, fresh: Policy | None) -> None:
+        """Let a policy watch, or watch no longer."""
+        name = event.settings["shadow"]["name"]
+        self.shadows.pop(name, None)
+        if fresh is not None:
+            self.shadows[name] = Shadow(learns_with(self.settings, event), fresh)
 
     def _settle(self, waiting: Waiting, event: Rewarded | Closed) -> None:
         """Learn from a reward that is final."""
         self.rewards += isinstance(event, Rewarded)
         self.defaults += isinstance(event, Closed) and event.reward is not None
         self.lost += event.reward is None
+        for shadow in self.shadows.values():
+            known = event.reward if event.reward is None or self.declared is None else self.declared.share(event.reward)
+            shadow.settled(event.id, waiting, known, self._width)
         if event.reward is not None:
             share = event.reward if self.declared is None else self.declared.share(event.reward)
-            self.policy.update(waiting.decision(self._width), share)
+            decision = waiting.decision(self._width)
+            if self._is_own(waiting):
+                self.policy.update(decision, share)
+            else:
+                follow(self.policy, decision, share)
             if self.trust is not None:
                 self.trust.note(self.policy, event.at)
             self.recent.append((waiting.round, event.reward))
             self.history.rewarded(event.at, event.reward)
         self._settled[waiting.round] = waiting, event.reward
         self._watch()
+
+    def _is_own(self, waiting: Waiting) -> bool:
+        """Whether the policy that acts made a decision. Another process may make one by the policy before, and write it
+        down after the change; its level tells, if that is none of this policy."""
+        levels = self.policy.levels
+        return waiting.round > self.life.others and (not levels or 1 <= waiting.level <= levels)
 
     def _watch(self) -> None:
         """Feed the monitor, in the order of decisions."""
@@ -216,8 +267,8 @@ class Learner:
     def snapshot(self) -> bytes:
         """The whole state as bytes. The same state gives the same bytes."""
         plain: dict[str, Any] = {
-            "policy": _flat(self.policy.state()),
-            "monitor": _flat(self.monitor.state()),
+            "policy": flat(self.policy.state()),
+            "monitor": flat(self.monitor.state()),
             "place": self.place,
             "clock": self.clock,
             "pending": list(self.pending.items()),
@@ -233,6 +284,9 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
+        if self.life.version > 1 or self.life.imported:
+            plain["shadows"] = [(name, shadow.plain()) for name, shadow in self.shadows.items()]
+            plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)
 
     def digest(self) -> str:
@@ -241,11 +295,15 @@ class Learner:
 
     @classmethod
     def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Learner:
-        """Restore a learner from its snapshot. It goes on bit for bit."""
+        """Restore a learner from its snapshot, given the settings of its beginning. It goes on bit for bit."""
         plain = msgspec.msgpack.decode(data)
-        learner = cls(settings, seed)
-        learner.policy = type(learner.policy).from_state(_deep(plain["policy"]))
-        learner.monitor = CorruptionMonitor.from_state(_deep(plain["monitor"]))
+        life = plain.get("life")
+        learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
+        if life:
+            learner.life.restore(life[1])
+            learner.shadows = {name: Shadow.restore(kept, seed) for name, kept in plain["shadows"]}
+        learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
+        learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
         learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))
         settled = msgspec.convert(plain["settled"], list[tuple[int, tuple[Waiting, float | None]]])
@@ -259,18 +317,3 @@ class Learner:
         if learner.trust is not None:
             learner.trust.restore(plain["trust"])  # without it, the whole log is folded
         return learner
-
-
-def _flat(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with its arrays as bytes."""
-    arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in state["arrays"].items()}
-    return {**state, "arrays": arrays}
-
-
-def _deep(state: dict[str, Any]) -> dict[str, Any]:
-    """A state with its bytes as arrays: the inverse of `_flat`."""
-    arrays = {
-        name: np.frombuffer(body, dtype=np.dtype(kind)).reshape(shape)
-        for name, (kind, shape, body) in state["arrays"].items()
-    }
-    return {**state, "arrays": arrays}

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from time import perf_counter
 
 import msgspec
 
-from robandit.policies import POLICIES
+from robandit.policies import POLICIES, Policy
 from robandit.service.clock import GRACE, ServiceClock
 from robandit.service.cost import SLICE
+from robandit.service.fold import fold, step
 from robandit.service.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import (
@@ -23,16 +28,21 @@ from robandit.service.stores.store import (
     DamageError,
     Item,
     LogEntry,
+    Purge,
     Snapshot,
     Store,
     events,
+    read_tombstone,
 )
+from robandit.service.student import UnknownPolicyError, needs_refold
 from robandit.service.vectors import Vectors
-from robandit.wire.events import Event
+from robandit.wire.events import Changed, Erased, Event, decode
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
 
+PURGE = 1000
+"""Number of events of a deleted bandit that go at a time."""
 SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
 
@@ -46,7 +56,6 @@ class LiveBandit:
     """A bandit that is being served: its record in the store, and its state."""
 
     record: Bandit
-    settings: BanditSettings
     learner: Learner
     vectors: Vectors
     saved: int = 0
@@ -59,6 +68,14 @@ class LiveBandit:
     """Time before which no window closes."""
     timed: bool = False
     """Whether `Bandits.due` will come to it."""
+    switched: bool = False
+    """Whether another policy acts since the last snapshot. It is kept with the change: to learn a log takes long."""
+
+    @property
+    def settings(self) -> BanditSettings:
+        """Its settings of now."""
+        return self.learner.settings
+
     rounds: Iterator[int] = field(default_factory=lambda: iter(()))
     """Rounds that are reserved for decisions of this process on a state that may be old."""
     reserved: int = 0
@@ -78,6 +95,9 @@ class Bandits(dict[str, LiveBandit]):
         self.busy = False
         """Whether a thread is writing, so that the store can't be read."""
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
+        self.gone: dict[str, Erased] = {}
+        """The last bandits of their names that were deleted."""
+        self._purges: deque[int] = deque()  # the numbers of deleted bandits whose events may still be there
         for record in store.bandits():
             self._adopt(record, store)
 
@@ -109,22 +129,43 @@ class Bandits(dict[str, LiveBandit]):
 
     def _adopt(self, record: Bandit, store: Store) -> None:
         """Serve a bandit of the store: take its last snapshot and fold in the log since."""
+        if (erased := read_tombstone(record)) is not None:
+            self._bury(record.number, erased)
+            return
         settings = msgspec.json.decode(record.settings, type=BanditSettings)
         if settings.policy not in POLICIES:
             self._set_aside(record, settings.policy)
             return
-        learner = Learner(settings, record.seed)
-        try:
-            if (kept := store.snapshot(record.number)) is not None:
-                learner = Learner.restore(settings, record.seed, kept.body)
-        except (DamageError, ValueError, KeyError, TypeError) as error:
-            log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+        learner = _restored(record, settings, store)
         saved = learner.place
-        for event in events(store, record.number, learner.place):
-            learner.apply(event)
-        held = self._clock.at_least(learner.clock) + min(GRACE, settings.reward_window)
-        self.add(LiveBandit(record, settings, learner, Vectors(settings), saved, held=held))
+        try:
+            self._fold(record, learner, store)
+        except UnknownPolicyError as error:
+            self._set_aside(record, str(error))
+            return
+        if learner.life.erased is not None:
+            self._bury(record.number, learner.life.erased)
+            return
+        held = self._clock.at_least(learner.clock) + min(GRACE, learner.settings.reward_window)
+        self.add(LiveBandit(record, learner, Vectors(settings), saved, held=held))
         self._touch(self[record.name])
+
+    def _fold(self, record: Bandit, learner: Learner, store: Store) -> None:
+        """Fold in the log since the snapshot. Another process may delete the bandit at this moment."""
+        try:
+            for _ in fold(learner, partial(events, store, record.number)):
+                pass
+        except DamageError:
+            erased = next((read_tombstone(one) for one in store.bandits() if one.number == record.number), None)
+            if erased is None:
+                raise
+            learner.life.erased = erased
+
+    def _bury(self, number: int, erased: Erased) -> None:
+        """Remember a bandit that was deleted, until its events have gone too."""
+        self._last = max(self._last, number)
+        self.gone[erased.name] = erased
+        self._purges.append(number)
 
     def _set_aside(self, record: Bandit, policy: str) -> None:
         """Keep a bandit in the store, and serve the others."""
@@ -136,50 +177,78 @@ class Bandits(dict[str, LiveBandit]):
         log.error(self._unserved[record.name])
 
     def catch_up(self, news: Sequence[Item], store: Store, items: list[Item]) -> None:
-        """Fold in what other processes have written to this store. Decisions without a place get theirs."""
+        """Fold in what other processes have written to this store. Decisions without a place get theirs. Of a bandit
+        that was deleted, some of it is gone."""
         for item in news:
-            if isinstance(item, Bandit):
-                if item.name not in self:
-                    self._adopt(item, store)
-            elif bandit := self._numbers.get(item.bandit):
-                if item.place == UNPLACED:
-                    # Events with later times may have a place already, and time never goes back.
-                    at = max(item.event.at, bandit.learner.clock)
-                    self.put(bandit, msgspec.structs.replace(item.event, at=at), items)
-                else:
-                    self.hear(bandit, item)
+            if isinstance(item, Bandit) and item.number not in self._numbers:  # its name may be that of a deleted one
+                self._adopt(item, store)
+        entries = [item for item in news if isinstance(item, LogEntry)]
+        self.hear_all([one for one in entries if one.place != UNPLACED])
+        for one in entries:
+            bandit = self._numbers.get(one.bandit)
+            if one.place == UNPLACED and bandit is not None and bandit.learner.life.erased is None:
+                # Events with later times may have a place already, and time never goes back.
+                at = max(one.event.at, bandit.learner.clock)
+                self.put(bandit, msgspec.structs.replace(one.event, at=at), items)
 
     def hear_all(self, entries: Sequence[LogEntry]) -> None:
         """Fold in what other processes have written about bandits that are known here; others' logs are read later."""
+        deleted = {one.bandit for one in entries if isinstance(one.event, Erased)}
         for entry in entries:
-            if bandit := self._numbers.get(entry.bandit):
+            if (bandit := self._numbers.get(entry.bandit)) and (
+                entry.bandit not in deleted or isinstance(entry.event, Erased)
+            ):
                 self.hear(bandit, entry)
 
     def hear(self, bandit: LiveBandit, entry: LogEntry) -> None:
         """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
         place = bandit.learner.place
-        if entry.place > place + 1:
+        if entry.place > place + 1 and not isinstance(entry.event, Erased):  # before which there are gaps
             raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
-        if entry.place == place + 1:
+        if entry.place > place:
+            self._take(bandit, entry)
+            self._applied(bandit, entry.event)
+
+    def _take(self, bandit: LiveBandit, entry: LogEntry) -> None:
+        """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
+        if not needs_refold(entry.event):
             bandit.learner.apply(entry.event)
-            self._touch(bandit)
+            return
+        store = self._readable(entry.bandit)
+        kept = store.snapshot(entry.bandit)
+        with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
+            if kept is not None and kept.place >= entry.place:
+                first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+                bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
+                return
+        step(bandit.learner, entry.event, partial(events, store, entry.bandit))
 
     # What happens to a bandit now and later.
 
-    def put(self, bandit: LiveBandit, event: Event, items: list[Item]) -> None:
-        """Fold an event in, and have it written."""
-        bandit.learner.apply(event)
+    def put(self, bandit: LiveBandit, event: Event, items: list[Item], fresh: Policy | None = None) -> None:
+        """Fold an event in, and have it written. From now on ``fresh`` acts, if there is one."""
+        bandit.learner.apply(event, fresh)
         bandit.fresh[KINDS[type(event)], event.id] = event
+        bandit.switched |= fresh is not None
         items.append(LogEntry(bandit.record.number, bandit.learner.place, event))
-        self._touch(bandit)
+        self._applied(bandit, event)
+
+    def after(self, bandit: LiveBandit, place: int) -> Iterator[Event]:
+        """All events after a place, those that are being written too."""
+        while page := self.page(bandit, place):
+            yield from map(decode, page)
+            place += len(page)
+        written = bandit.learner.place - len(bandit.fresh)
+        yield from islice(tuple(bandit.fresh.values()), place - written, None)
 
     def find(self, bandit: LiveBandit, id: str, *, final: bool) -> Event | None:  # noqa: A002
         """The decision of an id, or its reward or default, whether it is written or about to be."""
-        return bandit.fresh.get((int(final), id)) or self._readable(bandit).find(bandit.record.number, id, final=final)
+        number = bandit.record.number
+        return bandit.fresh.get((int(final), id)) or self._readable(number).find(number, id, final=final)
 
     def page(self, bandit: LiveBandit, after: int) -> list[bytes]:
         """Some events after a place of a bandit's log, as far as it is written."""
-        return self._readable(bandit).page(bandit.record.number, after)
+        return self._readable(bandit.record.number).page(bandit.record.number, after)
 
     def copy_on(self, copying: Generator[None, None, None], items: list[Item]) -> bool:
         """Copy a little more of the store; whether there is more. Only the copy fails if that fails."""
@@ -190,27 +259,63 @@ class Bandits(dict[str, LiveBandit]):
         except Exception as error:
             raise Refused(507, f"no copy was made: {error}") from error
 
-    def _readable(self, bandit: LiveBandit) -> Store:
+    def _readable(self, number: int) -> Store:
+        """The store of a bandit's lane, if it can be read now."""
         if self.busy:
             raise StoreBusyError
-        return self._store.lane(bandit.record.number % LANES) if self._store.shared else self._store
+        return self._store.lane(number % LANES) if self._store.shared else self._store
 
     def written(self, items: Sequence[Item]) -> None:
         """Note that these can be found in the store."""
         for item in items:
-            if isinstance(item, LogEntry):
+            if isinstance(item, LogEntry) and item.bandit in self._numbers:
                 self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
+
+    def _applied(self, bandit: LiveBandit, event: Event) -> None:
+        """Note that an event was folded in."""
+        if isinstance(event, Erased):
+            self._drop(bandit, event)
+            return
+        if isinstance(event, Changed):  # windows may be shorter now, or open again
+            bandit.timed = False
+            if event.settings.get("archived") is False:
+                bandit.held = self._clock() + min(GRACE, bandit.settings.reward_window)
+        self._touch(bandit)
+
+    def _drop(self, bandit: LiveBandit, event: Erased) -> None:
+        """Serve a bandit no more."""
+        if self.get(event.name) is bandit:
+            del self[event.name]
+        self._bury(bandit.record.number, event)
+
+    def purges(self) -> int | None:
+        """The number of a deleted bandit whose events may still be there, until `purge` finds none."""
+        return self._purges[0] if self._purges else None
+
+    def purge(self, number: int, items: list[Item]) -> None:
+        """Let the next events of a deleted bandit go. Only the last one stays, by which other processes hear of it."""
+        if (known := self._numbers.get(number)) and known.fresh:
+            return  # it is being deleted
+        ends = self._readable(number).ends(number)
+        if ends is None or ends[0] == ends[1]:
+            self._purges.popleft()
+            self._numbers.pop(number, None)
+        else:
+            items.append(Purge(number, ends[0], min(ends[0] + PURGE, ends[1]) - 1))
 
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
-        if not bandit.timed and bandit.learner.pending:
+        if not bandit.timed and bandit.learner.pending and not bandit.learner.life.archived:
             bandit.timed = True
             oldest = next(iter(bandit.learner.pending.values()))
             closes = max(oldest.at + bandit.settings.reward_window, bandit.held)
             heapq.heappush(self._timers, (closes, bandit.record.number))
 
     def close(self, bandit: LiveBandit, items: list[Item]) -> None:
-        """Close the windows of a bandit that are over, or as many as one slice has time for."""
+        """Close the windows of a bandit that are over, or as many as one slice has time for; none while it is archived,
+        since no reward can come."""
+        if bandit.learner.life.archived:
+            return
         now, end = self._clock(), perf_counter() + SLICE
         while now >= bandit.held and (found := bandit.learner.due(now, 20)):
             for event in found:
@@ -225,9 +330,11 @@ class Bandits(dict[str, LiveBandit]):
 
     def due(self) -> LiveBandit | None:
         """The next bandit that has windows that are over, once; `close_due` closes them."""
-        if not self._timers or self._timers[0][0] > self._clock():
-            return None
-        return self._numbers[heapq.heappop(self._timers)[1]]
+        while self._timers and self._timers[0][0] <= self._clock():
+            bandit = self._numbers.get(heapq.heappop(self._timers)[1])
+            if bandit is not None:  # and not deleted
+                return bandit
+        return None
 
     def close_due(self, bandit: LiveBandit, items: list[Item]) -> None:
         """Close windows of a bandit that was due. If there are more, it is due again."""
@@ -249,7 +356,8 @@ class Bandits(dict[str, LiveBandit]):
         return [
             self._keep(one)
             for one in map(self._numbers.__getitem__, sorted(changed))
-            if one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending))
+            if one.learner.life.erased is None
+            and (one.switched or one.learner.place - one.saved >= max(SNAPSHOT_EVERY, len(one.learner.pending)))
         ]
 
     def all_snapshots(self) -> list[Snapshot]:
@@ -257,5 +365,15 @@ class Bandits(dict[str, LiveBandit]):
         return [self._keep(bandit) for bandit in self.values() if bandit.learner.place > bandit.saved]
 
     def _keep(self, bandit: LiveBandit) -> Snapshot:
-        bandit.saved = bandit.learner.place
+        bandit.saved, bandit.switched = bandit.learner.place, False
         return Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot())
+
+
+def _restored(record: Bandit, settings: BanditSettings, store: Store) -> Learner:
+    """A bandit's state as its last snapshot has it, or a new one."""
+    try:
+        if (kept := store.snapshot(record.number)) is not None:
+            return Learner.restore(settings, record.seed, kept.body)
+    except (DamageError, ValueError, KeyError, TypeError) as error:
+        log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+    return Learner(settings, record.seed)

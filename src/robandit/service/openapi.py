@@ -10,7 +10,10 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.service.choices import BLOCK
+from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
 from robandit.wire.types import (
+    MOST_DECISIONS,
     MOST_REWARDS,
     NAME,
     NEED_CORRUPTION,
@@ -21,11 +24,14 @@ from robandit.wire.types import (
     Feedback,
     Id,
     Label,
+    ManyAnswered,
+    NamedChoice,
     Outcomes,
     Problem,
     Status,
 )
 
+_BANDIT = "/v1/bandits/{name}"
 _NAME = {
     "name": "name",
     "in": "path",
@@ -45,8 +51,11 @@ _RED, _BLUE = (
 _SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"features": _SCHEMA, "rewards": "clicks"},
+    Change: {"version": 1, "exploration": 0.1},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
+    NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
+    HistoryRow: [{"id": "2025-1", "features": {"price": 20, "colour": "red"}, "reward": 1}],
 }
 _TEXT = {"type": "string"}
 _DONE = {200: "The request was carried out."}
@@ -62,14 +71,17 @@ _BODY = {
     422: "The body is not as described; the message says where.",
 }
 _STOPPING = {503: "The service can't write now; ask again with the same ids."}
+_ARCHIVED = {410: "The bandit is archived, and only keeps its log."}
 _UNKNOWN = {404: "There is no such bandit."}
+_OUT = _UNKNOWN | _ARCHIVED
 _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 
 
 @cache
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
-    types = (Creation, BanditSettings, Status, Choice, Chosen, Feedback, Outcomes, Problem)
+    types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
+    types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -90,29 +102,63 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
 
 def _bandits() -> dict[str, Any]:
     """The calls about bandits."""
-    bandit = "/v1/bandits/{name}"
     create = _call("Create a bandit, or confirm that it exists as described", _ref(Status), Creation)
     create["responses"] |= _responses({201: "The bandit was created."}, _ref(Status))
     create["responses"] |= _responses({409: "The bandit exists with other settings."}, _ref(Problem))
-    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _UNKNOWN)
-    decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
-    reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _UNKNOWN)
-    content = reward["requestBody"]["content"]["application/json"]
-    content["schema"] = {
-        "anyOf": [_ref(Feedback), {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}]
-    }
-    decide["parameters"] = [_query(name, kind) for name, kind in (("decision_id", Id), ("source", Label))]
-    decide["requestBody"]["content"][BLOCK] = {"schema": {"type": "string", "format": "binary"}}
+    change = _call("Change a bandit's settings, or take it out of service", _ref(ChangeMade), Change, _OUT)
+    change["responses"] |= _responses({202: "A policy learns the log first; ask again."}, _ref(ChangeWaits))
+    change["responses"] |= _responses({409: "The settings have another version."}, _ref(Problem))
+    see = _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN)
     return {
         "/v1/bandits": {"get": _call("List the names of all bandits", {"type": "array", "items": _TEXT})},
-        bandit: {
+        _BANDIT: {
             "parameters": [_NAME],
             "put": create,
-            "get": _call("See how a bandit is doing", _ref(Status), None, _UNKNOWN),
+            "get": see,
+            "patch": change,
+            "delete": _delete(),
         },
-        f"{bandit}/decisions": {"parameters": [_NAME], "post": decide},
-        f"{bandit}/rewards": {"parameters": [_NAME], "post": reward},
-        f"{bandit}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
+        **_traffic(),
+        f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
+        f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
+    }
+
+
+def _import() -> dict[str, Any]:
+    """The call that takes history in."""
+    found = _call("Learn from rewards of decisions that others made, each once", _ref(ImportDone), HistoryRow, _OUT)
+    rows = {"type": "array", "items": _ref(HistoryRow), "minItems": 1, "maxItems": MOST_ROWS}
+    found["requestBody"]["content"]["application/json"]["schema"] = rows
+    return found
+
+
+def _delete() -> dict[str, Any]:
+    """The call that deletes a bandit."""
+    delete = _call("Delete an archived bandit, and its log, for good", _ref(Deleted), None, _UNKNOWN | _STOPPING)
+    delete["responses"] |= _responses({409: "It is in service, or its settings have another version."}, _ref(Problem))
+    delete["responses"] |= _responses({422: "The query does not say the version."}, _ref(Problem))
+    about = "Version of the settings that this is about, as the bandit's state has it."
+    schema = {"type": "integer", "minimum": 1, "maximum": 2**53}
+    version = {"name": "version", "in": "query", "required": True, "description": about, "schema": schema, "example": 1}
+    return {"parameters": [version], **delete}
+
+
+def _traffic() -> dict[str, Any]:
+    """The calls for decisions and rewards."""
+    decide = _call("Choose one of several actions", _ref(Chosen), Choice, _OUT)
+    decide["responses"] |= _responses({409: "The decision was made before, between other actions."}, _ref(Problem))
+    decide["parameters"] = [_query(name, kind) for name, kind in (("decision_id", Id), ("source", Label))]
+    decide["requestBody"]["content"][BLOCK] = {"schema": {"type": "string", "format": "binary"}}
+    many = _call("Make many decisions, each as if it had come alone", _ref(ManyAnswered), NamedChoice, _OUT)
+    listed = {"type": "array", "items": _ref(NamedChoice), "minItems": 1, "maxItems": MOST_DECISIONS}
+    many["requestBody"]["content"]["application/json"]["schema"] = listed
+    reward = _call("Give the rewards of one or many decisions", _ref(Outcomes), Feedback, _OUT)
+    rewards = {"type": "array", "items": _ref(Feedback), "maxItems": MOST_REWARDS}
+    reward["requestBody"]["content"]["application/json"]["schema"] = {"anyOf": [_ref(Feedback), rewards]}
+    return {
+        f"{_BANDIT}/decisions": {"parameters": [_NAME], "post": decide},
+        f"{_BANDIT}/decisions/batch": {"parameters": [_NAME], "post": many},
+        f"{_BANDIT}/rewards": {"parameters": [_NAME], "post": reward},
     }
 
 

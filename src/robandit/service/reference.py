@@ -15,7 +15,7 @@ def reference(document: dict[str, Any], style: str) -> str:
     """The whole page: every call with its body and its answers, then the types not shown so far."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     calls = [
-        (method, path, {**call, "address": _address(path, methods.get("parameters", []))})
+        (method, path, {**call, "address": _address(path, [*methods.get("parameters", []), *_own(call)])})
         for path, methods in document["paths"].items()
         for method, call in methods.items()
         if method != "parameters"
@@ -62,10 +62,18 @@ def _answer(status: str, answer: Schema) -> str:
     return _row(f"<code>{escape(status)}</code>", escape(answer["description"]), kind)
 
 
+def _own(call: Schema) -> list[Schema]:
+    """The parameters of a call alone."""
+    found: list[Schema] = call.get("parameters", [])
+    return found
+
+
 def _address(path: str, parameters: list[Schema]) -> str:
     """The path of an example, with values for its parameters."""
     for one in parameters:
         path = path.replace(f"{{{one['name']}}}", str(one.get("example")))
+        if one["in"] == "query" and one.get("required"):
+            path += f"?{one['name']}={one['example']}"
     return path
 
 

@@ -19,6 +19,13 @@ class Refused(Exception):  # noqa: N818 - it is what became of the request
         self.status = status
 
 
+class Gone(Refused):
+    """The bandit was deleted. Another process may have made a new one of the name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(404, f"there is no bandit {name!r} any more")
+
+
 def check_rewards(declared: Rewards | None, given: Sequence[Feedback]) -> None:
     """Refuse rewards beyond the declared range, before any of them counts."""
     if declared is None:

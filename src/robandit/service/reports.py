@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from robandit.service.belief import belief, doubted
 from robandit.service.lanes import Lanes
+from robandit.service.learner import Learner
 from robandit.service.live import LiveBandit
 from robandit.service.meters import gauge
 from robandit.service.worth import worth
 from robandit.wire.events import Proved
+from robandit.wire.shadows import ShadowReport
 from robandit.wire.types import Alarm, Status
 
 MOST_NAMED = 500
@@ -25,6 +27,9 @@ def status(bandit: LiveBandit, now: float) -> Status:
     return Status(
         name=bandit.record.name,
         settings=bandit.settings,
+        version=learner.life.version,
+        imported=learner.life.imported,
+        archived=learner.life.archived,
         now=now,
         rounds=learner.decisions,
         pending=len(learner.pending),
@@ -41,8 +46,16 @@ def status(bandit: LiveBandit, now: float) -> Status:
         recent=list(learner.recent),
         curves=learner.history.curves,
         certificate=_alarm(learner.alarm, learner.proof),
+        shadows=_shadows(learner),
         belief=belief(learner),
     )
+
+
+def _shadows(learner: Learner) -> list[ShadowReport]:
+    """How the policies do that watch."""
+    declared = learner.declared
+    low, width = (0.0, 1.0) if declared is None else (declared.low, declared.width)
+    return [one.report(name, low, width) for name, one in learner.shadows.items()]
 
 
 def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:

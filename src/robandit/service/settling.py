@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -47,6 +47,32 @@ def settled(wanted: Creation, given: Collection[str] = ()) -> BanditSettings:
     return msgspec.json.decode(kept, type=BanditSettings)  # which refuses what a store could not read again
 
 
+def resettled(settings: BanditSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings that a change makes others, in full, as the store keeps them. A new policy has its own defaults."""
+    new = {name: value for name, value in asked.items() if name in BanditSettings.__struct_fields__}
+    if "shadow" in asked:
+        return new | {"shadow": _shadow(settings, asked["shadow"])}
+    if "policy" in new:
+        own = {"policy_settings": None, "radius_scale": None} | new
+        new |= own | _policy({"dim": settings.dim, **own})  # which may add to its settings
+        new["policy_settings"] = _told_apart({"dim": settings.dim, **new})
+    if settings.declared is not None and new.get("default_reward") is not None:
+        settings.declared.check(new["default_reward"], "default_reward")
+    whole = msgspec.convert(msgspec.to_builtins(settings) | new, BanditSettings)
+    plain = msgspec.to_builtins(whole)
+    return {name: plain[name] for name in new}
+
+
+def _shadow(settings: BanditSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a policy that watches, in full."""
+    if asked["remove"]:
+        return {"name": asked["name"], "remove": True}
+    own = dict(asked)
+    own |= _policy({"dim": settings.dim, **own})
+    own["policy_settings"] = _told_apart({"dim": settings.dim, **own})
+    return own
+
+
 def _from_rewards(wanted: Creation) -> dict[str, Any]:
     """What follows from the declared rewards. The policy sees shares of their range."""
     if wanted.rewards is None:
@@ -86,13 +112,20 @@ def _policy(chosen: dict[str, Any]) -> dict[str, Any]:
     name = chosen["policy"] or DEFAULT
     if name not in POLICIES:
         raise ValueError(f"policy must be a known one, got {name!r}{nearest(name, POLICIES)}")
-    if name == DEFAULT and (most := most_sources(chosen["dim"])) < Quorum.max_sources:
-        chosen["policy_settings"] = {"max_sources": most, **(chosen["policy_settings"] or {})}
+    chosen["policy_settings"] = _told_apart({**chosen, "policy": name})
     if chosen["radius_scale"] is None:
         return {"policy": name, "radius_scale": _practical_scale(name)}
     if not hasattr(POLICIES[name], "radius_scale"):
         raise ValueError(f"{name} takes no radius_scale: leave it out, or name another policy")
     return {"policy": name}
+
+
+def _told_apart(chosen: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The settings of the policy: a quorum with many features tells fewer sources apart."""
+    given: dict[str, Any] | None = chosen["policy_settings"]
+    if chosen["policy"] == DEFAULT and (most := most_sources(chosen["dim"])) < Quorum.max_sources:
+        return {"max_sources": most, **(given or {})}
+    return given
 
 
 def _practical_scale(policy: str) -> float | None:

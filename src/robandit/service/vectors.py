@@ -6,7 +6,7 @@ import json
 import re
 from functools import cached_property
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Vectors:
         if settings.features is not None:
             self.features = Features.from_json(json.dumps(settings.features))
             roles = settings.features["features"]
+            self._id = None if self.features.id not in [one["name"] for one in roles["action"]] else self.features.id
             self._columns = {role: [one["name"] for one in roles[role]] for role in ("action", "context", "source")}
 
     @cached_property
@@ -61,10 +62,16 @@ class Vectors:
         self._check_records(choice)
         before = self.features.counts
         try:
-            found = self.features.encode([one.features for one in choice.actions], choice.context, choice.source)
+            found = self.features.encode(self._records(choice.actions), choice.context, choice.source)
         except ValueError as error:
             raise Refused(422, _named(str(error), choice.actions)) from None
         return found, _more(before, self.features.counts)
+
+    def _records(self, actions: list[Action]) -> list[Any]:
+        """The records of actions. Where a column names the action, its id need not be said twice."""
+        if self._id is None:
+            return [one.features for one in actions]
+        return [{self._id: one.id} | one.features for one in actions]  # type: ignore[operator]
 
     def _plain(self, choice: Choice) -> Floats:
         for action in choice.actions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -65,7 +65,42 @@ class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True, gc=False):
     sentence: str
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved
+class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
+    """An operator changed the bandit. Its settings are others from here on."""
+
+    id: str
+    """The version of the settings that this makes."""
+    at: float
+    asked: dict[str, Any]
+    """What was asked for, as it was sent."""
+    settings: dict[str, Any]
+    """What that means: every setting that is another one now, in full."""
+
+
+class Imported(msgspec.Struct, tag="I", frozen=True, kw_only=True, gc=False):
+    """A reward from outside was learnt: of a decision that this bandit did not make."""
+
+    id: str
+    at: float
+    features: list[float]
+    reward: float
+    sigma: float
+    source: str | None = None
+    propensity: float | None = None
+    """The probability with which whoever decided chose the action, if that is known."""
+
+
+class Erased(msgspec.Struct, tag="X", frozen=True, kw_only=True, gc=False):
+    """The bandit was deleted. All events before this one are gone, or will be soon."""
+
+    id: str
+    at: float
+    name: str
+    version: int
+    """The version of the settings that the bandit had."""
+
+
+Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased | Imported
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

@@ -10,11 +10,14 @@ from msgspec import Meta
 
 from robandit.policies import POLICIES
 from robandit.rewards import KINDS, Rewards
+from robandit.wire.shadows import ShadowReport
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Pattern of a bandit's name."""
 DEFAULT = "quorum"
 """Policy of a bandit whose creator named none: the one that `recommend` answers."""
+EXPLORATION = 0.05
+"""Share of uniform play of a bandit whose creator named none, so that its log can be evaluated."""
 NEED_CORRUPTION = ("robust-weighted-oful",)
 """Policies that can't do without the setting ``corruption``."""
 
@@ -147,6 +150,7 @@ class Creation(BanditSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     rewards: Annotated[RewardKind | tuple[Reward, Reward] | RewardRange, _about(_REWARDS)] | None = None  # type: ignore[assignment]
     policy: Annotated[PolicyName, _about(f"Name of the policy; by default, {DEFAULT}.")] | None = None  # type: ignore[assignment]
     parameter_bound: Annotated[Scale, _about("Largest norm that the unknown parameter can have.")] | None = None  # type: ignore[assignment]
+    exploration: Annotated[Share, _about("Share of uniform play; without it a log can't be evaluated.")] = EXPLORATION
     intercept: bool | None = None  # type: ignore[assignment]
     seed: Annotated[Seed, _about("Seed of the policy's draws; by default, the operating system gives one.")] | None = (
         None
@@ -180,6 +184,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ) = None
 
 
+class NamedChoice(Choice, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """One of many decisions. It needs an id, so that the whole request can be sent again."""
+
+    decision_id: Annotated[Id, _about("Your id for the decision: a retry with the same id is the same decision.")]
+
+
+MOST_DECISIONS = 1000
+"""Largest number of decisions in a request, between `MOST_ACTIONS` actions in all."""
+ManyChoices = Annotated[list[NamedChoice], Meta(min_length=1, max_length=MOST_DECISIONS)]
+
+
 class ChoiceBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The actions to choose from as one block of numbers; their ids are "0", "1", …"""
 
@@ -199,6 +214,21 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     round: Annotated[
         int, _about("Number of the decision, from 1 on. With `--staleness` some are missing, or in another order.")
     ]
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What became of one of many decisions: the action that was chosen, or why none was."""
+
+    decision_id: str
+    status: Annotated[int, _about("200, or the status with which the decision alone would have been refused.")] = 200
+    chosen: Chosen | None = None
+    error: Annotated[str, _about("The reason why it was refused.")] | None = None
+
+
+class ManyAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of every decision, in the order in which they were sent."""
+
+    results: list[Answered]
 
 
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
@@ -299,6 +329,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     settings: BanditSettings
+    version: Annotated[int, _about("Version of the settings: 1 at first, and one more with every change.")] = 1
+    archived: Annotated[bool, _about("Whether the bandit only keeps its log.")] = False
+    imported: Annotated[int, _about("Number of rewards from outside that were learnt.")] = 0
     now: Annotated[float, _about("The service's time, in seconds since 1970.")]
     rounds: Annotated[int, _about("Number of decisions so far.")]
     pending: Annotated[int, _about("Number of decisions whose reward is not final.")]
@@ -340,6 +373,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     certificate: Alarm
+    shadows: Annotated[list[ShadowReport], _about("The policies that watch, and never act.")] = []
     belief: Annotated[Belief | None, _about("How far a quorum believes each source; null for other policies.")] = None
 
 

@@ -195,6 +195,11 @@ def _notes(log: DecisionLog) -> list[str]:
             f"{outcomes['lost']:,} lost) and are left out. The estimates hold only if whether a reward is missing "
             "depends neither on the action nor on what the reward would have been."
         )
+    if log.left_out:
+        found.append(
+            f"{log.left_out:,} more decisions don't say what was on offer, since the bandit did not explore then; they "
+            "are left out."
+        )
     if outcomes["default"]:
         found.append(f"{outcomes['default']:,} rewards are the default, which counts as a reward.")
     return found

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class DecisionLog:
     """The number of decisions that are rewarded, have the default, are pending, or lost their reward."""
     proof: str | None = None
     """What the monitor proved of the feedback, in words."""
+    left_out: int = 0
+    """The number of decisions that don't say what was on offer, of a bandit that explored only at times."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -124,7 +126,7 @@ def _from_store(path: Path, bandit: str | None) -> DecisionLog:
 def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
     import msgspec
 
-    from robandit.wire.events import Decided, Proved, Rewarded, decode
+    from robandit.wire.events import Changed, Closed, Decided, Proved, Rewarded, decode
 
     found = _Gathered()
     for place, line in lines:
@@ -138,7 +140,9 @@ def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
             found.decide(place, event)
         elif isinstance(event, Proved):
             found.proof = event.sentence
-        else:
+        elif isinstance(event, Changed):
+            found.changed = True
+        elif isinstance(event, Rewarded | Closed):  # what an operator did is no matter here
             outcome = "rewarded" if isinstance(event, Rewarded) else "lost" if event.reward is None else "default"
             found.end(place, event, outcome)
     return found.log()
@@ -149,7 +153,9 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._rows, self._rewards = list[_Row](), list[float]()
-        self._outcomes: Counter[str] = Counter()
+        self._outcomes: list[str] = []  # of each row
+        self.changed = False
+        """Whether an operator has changed the bandit, such as its exploration."""
         self._ids, self._open = set[str](), dict[str, int]()  # of all decisions; the rows of those without an end
         self.proof: str | None = None
 
@@ -162,20 +168,22 @@ class _Gathered:
         known = len(event.actions), event.index, event.features, event.offered, event.propensity, event.sigma
         self._rows.append(_Row(place, event.id, *known))
         self._rewards.append(np.nan)
+        self._outcomes.append("pending")
 
     def end(self, place: str, event: Rewarded | Closed, outcome: str) -> None:
         """Give a decision its reward, or none."""
         if event.id not in self._open:
             wrong = "a second reward of" if event.id in self._ids else "the reward comes before"
             raise ValueError(f"{place}: {wrong} decision {event.id!r}; give the whole log, as it was written")
-        self._rewards[self._open.pop(event.id)] = np.nan if event.reward is None else event.reward
-        self._outcomes[outcome] += 1
+        row = self._open.pop(event.id)
+        self._rewards[row] = np.nan if event.reward is None else event.reward
+        self._outcomes[row] = outcome
 
     def log(self) -> DecisionLog:
         """The log of all decisions so far."""
-        self._outcomes["pending"] = len(self._open)
         offered = [None if row.offered is None else np.frombuffer(row.offered) for row in _whole(self._rows)]
-        return _together(self._rows, offered, np.array(self._rewards), self._outcomes, self.proof)
+        parts = self._rows, offered, np.array(self._rewards), self._outcomes
+        return _together(_with_offers(*parts, changed=self.changed), self.proof)
 
 
 def _whole(rows: list[_Row]) -> Iterator[_Row]:
@@ -198,14 +206,15 @@ def _from_parquet(path: Path) -> DecisionLog:
         about = json.loads((file.schema_arrow.metadata or {}).get(PARQUET_KEY, b"null"))
         if about is None:
             raise ValueError(f"{path} is no log of the service; GET /v1/bandits/NAME/log?format=parquet gives one")
-        rows, offered, rewards, outcomes = list[_Row](), list[Floats | None](), list[Floats](), Counter[str]()
+        rows, offered, rewards, outcomes = list[_Row](), list[Floats | None](), list[Floats](), list[str]()
         for batch in file.iter_batches(4096, columns=list(_COLUMNS)):
             _add_batch(batch, rows, offered)
             rewards.append(batch["reward"].to_numpy(zero_copy_only=False))
-            outcomes.update(batch["outcome"].to_pylist())
+            outcomes += batch["outcome"].to_pylist()
     except (pa.ArrowException, OSError, KeyError) as error:
         raise ValueError(f"{path} can't be read as Parquet: {error}") from None
-    return _together(rows, offered, np.concatenate([np.empty(0), *rewards]), outcomes, about.get("proof"))
+    parts = rows, offered, np.concatenate([np.empty(0), *rewards]), outcomes
+    return _together(_with_offers(*parts, changed=about.get("changed", False)), about.get("proof"))
 
 
 _COLUMNS = ("decision_id", "actions", "index", "features", "offered", "propensity", "sigma", "reward", "outcome")
@@ -230,10 +239,24 @@ def _floats(plain: dict[str, list[Any]], i: int) -> tuple[float, float]:
 # From any of them.
 
 
-def _together(
-    rows: list[_Row], offered: Sequence[Floats | None], rewards: Floats, outcomes: Counter[str], proof: str | None
-) -> DecisionLog:
+_Parts: TypeAlias = tuple[list[_Row], Sequence[Floats | None], Floats, Counter[str], int]
+
+
+def _with_offers(
+    rows: list[_Row], offered: Sequence[Floats | None], rewards: Floats, outcomes: list[str], *, changed: bool
+) -> _Parts:
+    """The decisions that say what was on offer, and how many do not. A bandit that was ``changed`` may have begun or
+    ended to explore; that has nothing to do with what was chosen or earned. Of any other, all must say so."""
+    kept = [place for place, menu in enumerate(offered) if menu is not None]
+    if not changed or not kept or len(kept) == len(rows):
+        return rows, offered, rewards, Counter(outcomes), 0
+    some = [rows[place] for place in kept], [offered[place] for place in kept], rewards[kept]
+    return *some, Counter(outcomes[place] for place in kept), len(rows) - len(kept)
+
+
+def _together(parts: _Parts, proof: str | None) -> DecisionLog:
     """Put the log together, if it can be evaluated."""
+    rows, offered, rewards, outcomes, left_out = parts
     if not rows:
         raise ValueError("there are no decisions in this log")
     bare = [row for row, menu in zip(rows, offered, strict=True) if menu is None]
@@ -253,6 +276,7 @@ def _together(
         rewards,
         outcomes,
         proof,
+        left_out,
     )
     if np.count_nonzero(np.isnan(rewards)) != outcomes["pending"] + outcomes["lost"] or np.isinf(rewards).any():
         place = rows[int(np.flatnonzero(~np.isfinite(rewards))[0])].place

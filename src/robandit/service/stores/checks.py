@@ -8,6 +8,8 @@ from threading import Thread
 from time import time
 from typing import TypeAlias
 
+import msgspec
+
 from robandit.service.stores.store import (
     LANES,
     PAGE,
@@ -16,14 +18,16 @@ from robandit.service.stores.store import (
     DamageError,
     Item,
     LogEntry,
+    Purge,
     Snapshot,
     Store,
     StoreError,
     StorePart,
     append,
     events,
+    read_tombstone,
 )
-from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded
+from robandit.wire.events import Closed, Decided, Erased, Event, Proved, Rewarded
 
 MakeStore: TypeAlias = Callable[[], Store]
 STRANGE = "\x00 ' \\ % ? ü"  # an id may hold any character
@@ -85,6 +89,29 @@ def check_snapshot(make: MakeStore, bandit: int) -> None:
     with closing(make()) as store:
         kept = store.snapshot(bandit - 1), store.snapshot(bandit)
         assert kept == (None, Snapshot(bandit, 3, b"\xff\x00")), "the last snapshot is not kept"
+
+
+def check_deleted(make: MakeStore, bandit: int) -> None:
+    """A bandit that is deleted leaves a tombstone and a free name; its events go when they are asked to."""
+    erased = Erased(id="erased", at=2.0, name=f"bandit-{bandit}", version=2)
+    _write(make, _entries(bandit, [_decided("a"), _decided("b"), _decided("c")]), [Snapshot(bandit, 3, b"x")])
+    again = Bandit(bandit + 100, f"bandit-{bandit}", b'{"dim": 2}', 7, 0.5)
+    short = Bandit(bandit + 101, "short", b"{}", 7, 0.5)
+    gone = LogEntry(short.number, 1, msgspec.structs.replace(erased, name="short"))
+    _write(make, [LogEntry(bandit, 4, erased), again, short, gone, *_entries(again.number, [_decided("a")])])
+    with closing(make()) as store:
+        known = {one.number: one for one in store.bandits()}
+        assert read_tombstone(known[bandit]) == erased and read_tombstone(known[short.number]), (
+            "a bandit is still there"
+        )
+        assert known[again.number] == again and known[bandit].name != again.name, "the name is not free"
+        assert store.snapshot(bandit) is None, "a deleted bandit has a snapshot"
+        assert store.ends(bandit) == (1, 4), "the ends of a log are not found"
+    _write(make, [Purge(bandit, 1, 2)])
+    _write(make, [Purge(bandit, 3, 3)])
+    with closing(make()) as store:
+        assert store.ends(bandit) == (4, 4) and store.find(bandit, "a", final=False) is None, "events have not gone"
+        assert store.ends(again.number) == (1, 1) and store.ends(10_000) is None, "other events have gone"
 
 
 def check_exclusive(make: MakeStore, bandit: int) -> None:
@@ -157,7 +184,10 @@ def _check_placed(store: Store, part: StorePart, bandit: int) -> None:
     assert given == [range(6, 8), range(8, 11), range(21, 22)], "a round is given twice, or one that has passed"
 
 
-STORE_CHECKS = (check_read_back, check_once, check_uncommitted, check_snapshot, check_exclusive, check_part)
+STORE_CHECKS = (
+    *(check_read_back, check_once, check_uncommitted, check_snapshot, check_deleted),
+    *(check_exclusive, check_part),
+)
 
 
 def _decided(id: str, at: float = 0.1) -> Decided:  # noqa: A002

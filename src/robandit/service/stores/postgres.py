@@ -17,8 +17,8 @@ import psycopg
 
 from robandit.service.stores.postgres_link import LANE, SESSION, PostgresLink, event_columns
 from robandit.service.stores.postgres_part import PostgresPart
-from robandit.service.stores.sql import REMEDY, bandit_row, checksum, snapshot_row
-from robandit.service.stores.store import LANES, PAGE, UNPLACED, Bandit, Item, LogEntry, Snapshot, StoreError
+from robandit.service.stores.sql import REMEDY, Rows, checksum, snapshot_row
+from robandit.service.stores.store import LANES, PAGE, UNPLACED, Item, LogEntry, Snapshot, StoreError
 
 WRITING, _WATCHING = 0x726F62616E646974, 0x726F62616E646975  # advisory locks; those of other lanes are far from them
 _TABLES = f"""
@@ -59,6 +59,7 @@ _KEEP = """
 INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
 SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
 """
+_RENAME = "UPDATE bandits SET name = %s, settings = %s, seed = %s, at = %s, crc = %s WHERE number = %s"
 _MODES = {False: 0x726F62616E646976, True: 0x726F62616E646977}
 """Locks that all processes share which decide on the newest state, or on one that may be old."""
 
@@ -209,18 +210,24 @@ class PostgresStore(PostgresLink):
         return self._events[bandit % LANES]
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        bandits = [item for item in items if isinstance(item, Bandit)]
-        entries = [item for item in items if isinstance(item, LogEntry)]
+        found = Rows.of(items)
+        gone = [(row[0],) for row in found.renamed]
         with self._whole(), self._db.cursor() as cursor:
-            if bandits:
-                rows = list(map(bandit_row, bandits))
-                cursor.executemany("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", rows)
-            if entries:
-                self._free([(entry.bandit, entry.event.id) for entry in entries])
-                cursor.execute(_ADD, ([self._next(entry.bandit) for entry in entries], *event_columns(entries)))
+            for query, some in (
+                (_RENAME, [(*row[1:], row[0]) for row in found.renamed]),
+                ("DELETE FROM snapshots WHERE bandit = %s", gone),
+                ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", found.bandits),
+                ("DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s", list(map(tuple, found.purges))),
+            ):
+                if some:
+                    cursor.executemany(query.encode(), some)
+            if found.entries:
+                self._free([(entry.bandit, entry.event.id) for entry in found.entries])
+                numbers = [self._next(entry.bandit) for entry in found.entries]
+                cursor.execute(_ADD, (numbers, *event_columns(found.entries)))
             if snapshots:
                 cursor.executemany(_KEEP, list(map(snapshot_row, snapshots)))
-        self._bandits = bandits[-1].number if bandits else self._bandits
+        self._bandits = found.bandits[-1][0] if found.bandits else self._bandits
 
     def _free(self, keys: Sequence[tuple[int, str]]) -> None:
         """Remove the rows without a place of what is put now."""

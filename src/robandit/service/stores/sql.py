@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from robandit.service.stores.store import KINDS, PAGE, PAGE_BYTES, UNPLACED, Bandit, DamageError, LogEntry, Snapshot
-from robandit.wire.events import Event, decode, encode
+from robandit.service.stores.store import (
+    KINDS,
+    PAGE,
+    PAGE_BYTES,
+    UNPLACED,
+    Bandit,
+    DamageError,
+    Item,
+    LogEntry,
+    Purge,
+    Snapshot,
+    tombstone,
+)
+from robandit.wire.events import Erased, Event, decode, encode
 
 EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
 REMEDY = "restore it from a backup, and see what else `robandit check` finds"
@@ -30,6 +42,30 @@ def bandit_row(bandit: Bandit) -> tuple[Any, ...]:
     """A row of the table ``bandits``. A seed may have more bits than a database's integers."""
     row = (*bandit[:3], str(bandit.seed), bandit.at)
     return *row, checksum(*row)
+
+
+class Rows(NamedTuple):
+    """What a group of changes does to the tables, in this order."""
+
+    renamed: list[tuple[Any, ...]]
+    """Rows of the table ``bandits`` that take the place of others, which were deleted."""
+    bandits: list[tuple[Any, ...]]
+    entries: list[LogEntry]
+    purges: list[Purge]
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> Rows:
+        """Sort out the items of a group. A bandit may be made and deleted in the same one."""
+        entries = [item for item in items if isinstance(item, LogEntry)]
+        erased = {entry.bandit: tombstone(entry) for entry in entries if isinstance(entry.event, Erased)}
+        made = [item for item in items if isinstance(item, Bandit)]
+        new = {one.number for one in made}
+        return cls(
+            [bandit_row(one) for number, one in erased.items() if number not in new],
+            [bandit_row(erased.get(one.number, one)) for one in made],
+            entries,
+            [item for item in items if isinstance(item, Purge)],
+        )
 
 
 def event_row(entry: LogEntry) -> tuple[int, int, int, str, bytes, int]:
@@ -80,6 +116,11 @@ class SQLReader(ABC):
                 raise DamageError(f"{self.where}: the settings of bandit {row[1]!r} are damaged; {REMEDY}")
             found.append(Bandit(row[0], row[1], row[2], int(row[3]), row[4]))
         return found
+
+    def ends(self, bandit: int) -> tuple[int, int] | None:
+        query = "SELECT place FROM events WHERE bandit = ? ORDER BY place"
+        first, last = (self._rows(f"{query} {way} LIMIT 1", bandit) for way in ("ASC", "DESC"))
+        return (first[0][0], last[0][0]) if first and last else None
 
     def page(self, bandit: int, after: int) -> list[bytes]:
         rows = self._rows(f"{EVENTS} AND place > ? ORDER BY place LIMIT ?", bandit, after, self._fit(bandit, after))

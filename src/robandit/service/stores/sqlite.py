@@ -10,10 +10,10 @@ from typing import Any
 
 import apsw
 
-from robandit.service.stores.sql import EVENTS, REMEDY, SQLReader, bandit_row, checked, event_row, snapshot_row
+from robandit.service.stores.sql import EVENTS, REMEDY, Rows, SQLReader, checked, event_row, snapshot_row
 from robandit.service.stores.sqlite_copy import copying, open_calm
 from robandit.service.stores.sqlite_tables import UNREADABLE, faults, prepare
-from robandit.service.stores.store import Bandit, DamageError, Item, LogEntry, Snapshot, Store, StoreError
+from robandit.service.stores.store import DamageError, Item, Snapshot, Store, StoreError
 
 OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
@@ -69,12 +69,14 @@ class SQLiteStore(SQLReader):
         return []  # no other process writes
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        bandits = [bandit_row(item) for item in items if isinstance(item, Bandit)]
-        entries = [event_row(item) for item in items if isinstance(item, LogEntry)]
+        rows = Rows.of(items)
         with self._whole():
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?, ?)", bandits)
-            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", entries)
+            self._db.executemany("INSERT OR REPLACE INTO bandits VALUES (?, ?, ?, ?, ?, ?)", rows.renamed)
+            self._db.executemany("DELETE FROM snapshots WHERE bandit = ?", [(row[0],) for row in rows.renamed])
+            self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?, ?)", rows.bandits)
+            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", map(event_row, rows.entries))
+            self._db.executemany("DELETE FROM events WHERE bandit = ? AND place BETWEEN ? AND ?", rows.purges)
             self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", map(snapshot_row, snapshots))
 
     def commit(self) -> None:
@@ -165,7 +167,8 @@ def _read_log(db: apsw.Connection, path: Path, name: str, number: int) -> Iterat
 
 def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[str, int]:
     """The name and the number of the bandit of this name, or of the only one."""
-    known: dict[str, int] = dict(db.execute("SELECT name, number FROM bandits ORDER BY number"))
+    query = "SELECT name, number FROM bandits WHERE name NOT LIKE '/%' ORDER BY number"  # which were deleted
+    known: dict[str, int] = dict(db.execute(query))
     if name is None and len(known) == 1:
         return next(iter(known.items()))
     if name is None or name not in known:

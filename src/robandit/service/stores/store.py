@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode
+from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded, decode, encode
 
-KINDS: dict[type, int] = {Decided: 0, Rewarded: 1, Closed: 1, Proved: 2}
+KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
 FORMAT = 2
@@ -46,6 +46,14 @@ class LogEntry(NamedTuple):
     event: Event
 
 
+class Purge(NamedTuple):
+    """Places of the log of a deleted bandit, from the first to the last, whose events are to go."""
+
+    bandit: int
+    first: int
+    last: int
+
+
 class Snapshot(NamedTuple):
     """A bandit's state after the event at a place, so that a start need not fold the whole log."""
 
@@ -54,7 +62,7 @@ class Snapshot(NamedTuple):
     body: bytes
 
 
-Item: TypeAlias = Bandit | LogEntry
+Item: TypeAlias = Bandit | LogEntry | Purge
 
 
 class StoreError(Exception):
@@ -155,7 +163,10 @@ class Store(Protocol):
         ...
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Hand these over, all or none. They are not safe before `commit`."""
+        """Hand these over, all or none. They are not safe before `commit`.
+
+        After an event `Erased` the bandit has no snapshot and its name is free; `bandits` has its `tombstone`.
+        """
         ...
 
     def commit(self) -> None:
@@ -193,6 +204,10 @@ class Store(Protocol):
         """The decision of an id; with ``final``, its reward or default."""
         ...
 
+    def ends(self, bandit: int) -> tuple[int, int] | None:
+        """The places of the first and of the last event that is there. The first is 1 unless the bandit was deleted."""
+        ...
+
     def snapshot(self, bandit: int) -> Snapshot | None:
         """The last snapshot kept of a bandit."""
         ...
@@ -205,6 +220,21 @@ class Store(Protocol):
     def close(self) -> None:
         """Close the store. What was put and not committed is dropped."""
         ...
+
+
+def tombstone(entry: LogEntry) -> Bandit:
+    """What stays of a deleted bandit: its number, so that no other gets it, and that it was deleted.
+
+    A bandit's own name can't begin with a slash.
+    """
+    return Bandit(entry.bandit, f"/{entry.bandit}", encode(entry.event), 0, entry.event.at)
+
+
+def read_tombstone(bandit: Bandit) -> Erased | None:
+    """The event that deleted a bandit; None for one that is there."""
+    event = decode(bandit.settings) if bandit.name.startswith("/") else None
+    assert event is None or isinstance(event, Erased)
+    return event
 
 
 def append(store: Store, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
