@@ -14,7 +14,7 @@ SOURCE = Path(robandit.__file__).parent
 
 # From the ground up: a module imports from its own room and from those before it.
 ROOMS = ["arrays", "errors", "inputs", "streams", "files", "rewards", "features", "geometry", "policies", "bandit"]
-ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "logs", "cli"]
+ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "play", "logs", "cli"]
 
 
 def modules() -> dict[str, Path]:
@@ -69,7 +69,7 @@ def draw(path: Path) -> None:
         arc.set_linewidth(0.6 + 0.35 * count**0.5)
         axes.add_patch(arc)
     axes.text(-3.4, len(ROOMS), "modules", ha="right", va="center", fontsize=9, color="0.45")
-    axes.set(xlim=(-5.0, 6.6), ylim=(-0.8, len(ROOMS) + 0.3))
+    axes.set(xlim=(-5.0, 7.9), ylim=(-0.8, len(ROOMS) + 0.3))
     axes.axis("off")
     figure.savefig(path, dpi=150)
 

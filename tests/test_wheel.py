@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -102,7 +103,8 @@ def test_the_readme_works_with_numpy_alone(alone: Installed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("serve", "serve"), ("simulate --policy oful", "lab"), ("list policies", "")]
+    ("command", "extra"),
+    [("serve", "serve"), ("play", "serve"), ("simulate --policy oful", "lab"), ("list policies", "")],
 )
 def test_a_command_says_which_extra_it_needs(alone: Installed, command: str, extra: str) -> None:
     said = alone.robandit(*command.split(), fails=bool(extra))
@@ -125,9 +127,9 @@ def test_simulate_and_plot(lab: Installed) -> None:
 
 
 @contextmanager
-def serving(place: Installed) -> Iterator[str]:
-    """A service from the wheel; its address."""
-    words = [str(place.bin / "robandit"), "serve", "--port", "0", "--store", "log.db"]
+def serving(place: Installed, *command: str) -> Iterator[str]:
+    """A server from the wheel; its address."""
+    words = [str(place.bin / "robandit"), *command, "--port", "0"]
     with subprocess.Popen(
         words, cwd=place.folder, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
     ) as service:
@@ -139,8 +141,13 @@ def serving(place: Installed) -> Iterator[str]:
             service.terminate()
 
 
-def test_the_service_decides(wheel: Path, tmp_path: Path) -> None:
-    with serving(Installed(tmp_path, wheel, "serve")) as address:
+@pytest.fixture(scope="module")
+def serve(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("serve"), wheel, "serve")
+
+
+def test_the_service_decides(serve: Installed) -> None:
+    with serving(serve, "serve", "--store", "log.db") as address:
         for method, path, body in (
             ("PUT", "shop", {"rewards": "clicks", "features": {"action": {"price": [0, 50]}}}),
             ("POST", "shop/decisions", {"actions": [{"id": "scarf", "features": {"price": 9}}]}),
@@ -152,3 +159,16 @@ def test_the_service_decides(wheel: Path, tmp_path: Path) -> None:
         assert answer["action_id"] == "scarf"
         with urlopen(address, timeout=30) as page:
             assert b"robandit" in page.read()
+
+
+def test_the_game_is_played(serve: Installed) -> None:
+    with serving(serve, "play") as address:
+        with urlopen(address, timeout=30) as page:
+            assert b"You are the liar" in page.read()
+        game: dict[str, Any] = {"id": ""}
+        for path, body in (("games", {"world": "clicks", "seed": 1, "budget": 9}), ("play", {"round": 0, "rounds": 5})):
+            place = f"{address}/v1/games" + (f"/{game['id']}/{path}" if game["id"] else "")
+            request = Request(place, json.dumps(body).encode(), {"Content-Type": "application/json"})
+            with urlopen(request, timeout=30) as reply:
+                game = json.load(reply)
+        assert game["round"] == 5

@@ -26,7 +26,7 @@ TREE: dict[str, dict[str, list[str]]] = {
         "import": [],
         "export": [],
     },
-    "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": []},
+    "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": [], "play": []},
     "The experiments": {
         "paper": ["tune", "figure1", "variance", "verify", "report"],
         "arena": ["race", "alarm", "real"],

@@ -29,6 +29,7 @@ EAGER: dict[str, dict[str, Any]] = {
     "click-fraud": {"share": 0.5, "owned": 2},
     "ace": {"sigma": 0.05},
     "garcelon-adaptive": {"target": 1},
+    "recorded": {"lies": "1-20 flip; 22-30 promote; 31-31 suppress; 32-60 flip"},
 }
 
 

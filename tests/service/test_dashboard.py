@@ -9,7 +9,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -55,10 +55,16 @@ def browser() -> Iterator[Browser]:
         one.close()
 
 
+class Listening(Protocol):
+    """A server on this machine."""
+
+    port: int
+
+
 class Look:
     """A page in a browser, the errors that it reports, and the addresses that it asks."""
 
-    def __init__(self, browser: Browser, server: Server, path: str = "/", **options: Any) -> None:
+    def __init__(self, browser: Browser, server: Listening, path: str = "/", **options: Any) -> None:
         self.origin = f"http://127.0.0.1:{server.port}"
         self._context = browser.new_context(**options)
         self.page: Page = self._context.new_page()

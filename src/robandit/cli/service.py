@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robandit.cli.command import Command
+from robandit.cli.server import announced
 from robandit.errors import ConfigError
 from robandit.files import write_file
 
 if TYPE_CHECKING:
-    from socket import socket
-
     import uvicorn
 
     from robandit.service.hub import Hub
@@ -197,33 +196,15 @@ def _run(server: uvicorn.Server, looker: Looker) -> None:
 
 
 def _server(options: Namespace) -> uvicorn.Server:
-    """A server that says where it listens; its application is still to be set."""
-    import uvicorn
-
+    """A server that says where the dashboard is; its application is still to be set."""
     from robandit.service.protocol import Connection
 
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                port = self.servers[0].sockets[0].getsockname()[1]
-                print(
-                    f"The dashboard is at http://{options.host}:{port}/, all calls at /docs. Ctrl-C stops.", flush=True
-                )
-
-    return Server(
-        uvicorn.Config(
-            "",
-            http=Connection,
-            host=options.host,
-            port=options.port,
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-        )
+    return announced(
+        lambda port: f"The dashboard is at http://{options.host}:{port}/, all calls at /docs. Ctrl-C stops.",
+        http=Connection,
+        host=options.host,
+        port=options.port,
+        lifespan="on",
     )
 
 

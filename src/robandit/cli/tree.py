@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from robandit.cli import arena, data, history, lab, logs, maintenance, paper, replay, service
+from robandit.cli import arena, data, history, lab, logs, maintenance, paper, play, replay, service
 from robandit.cli.command import EXITS, Command, CommandGroup
 from robandit.errors import ConfigError, nearest
 
@@ -22,7 +22,7 @@ ROBANDIT = CommandGroup(
             *(service.SERVE, service.KEY, maintenance.CHECK, maintenance.BACKUP, maintenance.RESTORE),
             *(history.IMPORT, history.EXPORT),
         ],
-        "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA],  # `play` will be here, in play.py
+        "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA, play.PLAY],
         "The experiments": [paper.PAPER, arena.ARENA],
     },
 )

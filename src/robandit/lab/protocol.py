@@ -138,7 +138,7 @@ def simulate_each(
     _check_alike(played)
     at = checkpoints(rounds) if at is None else at
     lanes = [Lane(policy, played, rounds, seed, at, monitor, watch) for policy in policies]
-    world = _world(played, seed)
+    world = world_of(played, seed)
     for done in range(0, rounds, _BLOCK):
         block = list(islice(world, min(_BLOCK, rounds - done)))  # steps 1 and 2 of the protocol
         for lane in lanes:  # one after the other, so that what each knows stays in the processor's cache
@@ -163,26 +163,27 @@ class Lane:
         monitor: Monitor,
         watch: Watch | None,
     ) -> None:
-        self._policy = prepare(policy, scenarios, rounds, seed)
-        self._adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
-        self._monitor, self._watch = _watchman(monitor, scenarios), watch
-        self._mail = Mail(self._policy)
-        self._told = bool(getattr(self._policy, "told_liars", False))
+        self.policy = prepare(policy, scenarios, rounds, seed)
+        self.adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
+        self.monitor, self._watch = _watchman(monitor, scenarios), watch
+        self._mail = Mail(self.policy)
+        self._told = bool(getattr(self.policy, "told_liars", False))
         sources = len(scenarios[0].environment.shares)
-        self.record = Record(self._policy, self._adversary, at, self._monitor, sources)
+        self.record = Record(self.policy, self.adversary, at, self.monitor, sources)
 
     def play(self, offer: Offer, parts: Sequence[Offer]) -> None:
         """Play a round: steps 3 to 6 of the protocol. The offer holds the decision sets, the clean rewards and σ."""
-        plot = self._adversary.commit(offer, parts)  # step 3
+        plot = self.adversary.commit(offer, parts)  # step 3
         sigma = offer.sigma if offer.told is None else offer.told
-        decision = self._policy.choose(plot.actions, sigma, source=offer.source)  # step 4
-        reward = self._adversary.answer(offer, parts, plot, decision)  # step 5
+        decision = self.policy.choose(plot.actions, sigma, source=offer.source)  # step 4
+        reward = self.adversary.answer(offer, parts, plot, decision)  # step 5
         if self._watch is not None:
-            self._watch(self._policy, offer, plot, decision)
-        if self._monitor is not None:  # in the order of decisions, also where the policy has to wait
+            self._watch(self.policy, offer, plot, decision)
+        if self.monitor is not None:  # in the order of decisions, also where the policy has to wait
             mask = None if offer.delay is None else offer.delay != NEVER
-            self._monitor.observe(decision.action, reward, mask=mask)
-        spared = self._adversary.liars(parts) if self._told else None
+            source = offer.source if self.monitor.sources else None
+            self.monitor.observe(decision.action, reward, source=source, mask=mask)
+        spared = self.adversary.liars(parts) if self._told else None
         self._mail.deliver(offer, decision, reward, spared)  # step 6
         self.record.note(offer, decision)
 
@@ -238,7 +239,7 @@ def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
         if own.strength != "weak" or own.observe is not Attack.observe or own.disguise is not Attack.disguise:
             raise ValueError(f"the realised corruption of {type(attack).__name__} depends on the policy; give a number")
     adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
-    world = _world(scenarios, seed)
+    world = world_of(scenarios, seed)
     nothing = np.zeros(len(adversary.ledger.c_sup), np.intp)
     for _ in range(rounds):
         offer, parts = next(world)
@@ -250,7 +251,7 @@ def rehearse(scenarios: Sequence[Scenario], rounds: int, seed: int) -> Floats:
     return adversary.ledger.c_sup
 
 
-def _world(scenarios: Sequence[Scenario], seed: int) -> Iterator[tuple[Offer, Sequence[Offer]]]:
+def world_of(scenarios: Sequence[Scenario], seed: int) -> Iterator[tuple[Offer, Sequence[Offer]]]:
     """What the rounds offer in some scenarios, together and to each."""
     return side_by_side([s.environment.rounds(Draws(seed=seed, trials=s.trials, who=ENVIRONMENT)) for s in scenarios])
 
@@ -321,6 +322,11 @@ class Record:
         self._info: dict[str, Ints] = {}
         self._proved: Floats = np.full(size, np.nan)
         self._written: list[Trace] = []
+
+    @property
+    def regret(self) -> Floats:
+        """Σ ⟨a*_s − a_s, μ*⟩ of the rounds so far, (B,)."""
+        return self._regret
 
     def note(self, offer: Offer, decision: Decision) -> None:
         """Add a round."""

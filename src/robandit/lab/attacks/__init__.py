@@ -19,6 +19,7 @@ from robandit.lab.attacks.none import NoAttack
 from robandit.lab.attacks.oracle_target import OracleTarget
 from robandit.lab.attacks.periodic import Periodic
 from robandit.lab.attacks.random_flips import RandomFlips
+from robandit.lab.attacks.recorded import Recorded
 from robandit.lab.attacks.stealth import Stealth
 from robandit.lab.attacks.suppress_best import SuppressBest
 from robandit.lab.attacks.top_n import TopN
@@ -56,7 +57,10 @@ BY_SOURCE: dict[str, type[Attack]] = {
 BOUGHT: dict[str, type[Attack]] = {"bots": Bots}
 """The fraud that is injected into replays of real data, by name."""
 
-ATTACKS = {**ON_ALL_TRAFFIC, **BY_SOURCE, **BOUGHT}
+PLAYED: dict[str, type[Attack]] = {"recorded": Recorded}
+"""The attacks that were played by hand, by name."""
+
+ATTACKS = {**ON_ALL_TRAFFIC, **BY_SOURCE, **BOUGHT, **PLAYED}
 """Every attack by its name."""
 
 __all__ = [
@@ -65,6 +69,7 @@ __all__ = [
     "BOUGHT",
     "BY_SOURCE",
     "ON_ALL_TRAFFIC",
+    "PLAYED",
     "Adversary",
     "Attack",
     "Bots",
@@ -86,6 +91,7 @@ __all__ = [
     "Periodic",
     "Plot",
     "RandomFlips",
+    "Recorded",
     "SourceFlip",
     "SourceNoise",
     "SourcePromote",

@@ -43,7 +43,8 @@ class BySource(Attack):
 
     def start(self, draw: Draws, environment: Environment) -> None:
         self._sources = max(len(environment.shares), 1)
-        self.clicks = getattr(environment, "noise", "") == "bernoulli"
+        replayed = getattr(environment, "clicks", False)
+        self.clicks = replayed or getattr(environment, "noise", "") == "bernoulli"
         if self.first >= self._sources and environment.shares:
             raise ValueError(f"first must be below the number of sources, {self._sources}, got {self.first}")
 

@@ -155,6 +155,11 @@ class Replay(Environment):
         """ζ as far as it can be seen: the most by which a tenth of the predictions is off beyond chance."""
         return self.linearity().worst
 
+    @cached_property
+    def clicks(self) -> bool:
+        """Whether all rewards are 0 or 1: then attacks lie about clicks."""
+        return bool(np.isin(self.sets.rewards, (0.0, 1.0)).all())
+
     @property
     def set_size(self) -> int | None:
         sizes = self.sets.sizes
