@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -199,6 +200,28 @@ def test_a_service_that_hangs_is_done_without(postgres: Postgres, options: tuple
     services.close()
     hung.kill()
     check_nothing_lost(open_store(services.url), customers)
+
+
+def test_one_that_hangs_while_it_waits_for_a_lane_gives_it_back(postgres: Postgres) -> None:
+    """PostgreSQL cuts it off, and would not if lock and news were asked for in a pipeline."""
+    url = postgres.new("waits")
+    store = open_store(url)
+    mine = store.lane(1)
+    mine.news()
+    code = f"from robandit.service.stores import open_store\nopen_store({url!r}).lane(1).news()"
+    with subprocess.Popen([sys.executable, "-c", code]) as other, psycopg.connect(url, autocommit=True) as db:
+        until = time.monotonic() + 20.0
+        while not db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall() and time.monotonic() < until:
+            time.sleep(0.05)
+        other.send_signal(signal.SIGSTOP)
+        mine.release()  # now it is the other's turn, which knows nothing of it
+        start = time.monotonic()
+        while not db.execute("SELECT 1 FROM pg_locks WHERE granted AND objid = 1852074354").fetchall():
+            assert time.monotonic() < start + 5.0
+        mine.news()
+        assert 5.0 < time.monotonic() - start < 30.0
+        other.kill()
+    store.close()
 
 
 def test_the_database_is_killed(postgres: Postgres) -> None:

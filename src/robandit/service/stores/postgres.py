@@ -171,10 +171,11 @@ class PostgresStore(PostgresLink):
     def news(self) -> list[Item]:
         self._unplaced.clear()
         with self._whole():
-            with self._db.pipeline():  # which saves the time to and fro, while others wait for the lock
-                for lane in self._own:  # all take them in this order
-                    self._db.execute("SELECT pg_advisory_xact_lock(%s)", (WRITING - 2 * lane,))
-                found = [self._db.execute(_NEWS, self._ranges(lane), binary=True) for lane in self._own]
+            # Not in a pipeline, nor by `executemany`, which uses one: a process that is stopped in a pipeline holds its
+            # locks for good, since PostgreSQL (16) does not count it as idle.
+            for lane in self._own:  # all take them in this order
+                self._db.execute("SELECT pg_advisory_xact_lock(%s)", (WRITING - 2 * lane,))
+            found = [self._db.execute(_NEWS, self._ranges(lane), binary=True) for lane in self._own]
             if monotonic() >= self._clock_read + _CLOCK_EVERY:
                 self._read_clock()
             rows = [cursor.fetchall() for cursor in found]
@@ -219,14 +220,14 @@ class PostgresStore(PostgresLink):
                 ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", found.bandits),
                 ("DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s", list(map(tuple, found.purges))),
             ):
-                if some:
-                    cursor.executemany(query.encode(), some)
+                for row in some:
+                    cursor.execute(query.encode(), row)
             if found.entries:
                 self._free([(entry.bandit, entry.event.id) for entry in found.entries])
                 numbers = [self._next(entry.bandit) for entry in found.entries]
                 cursor.execute(_ADD, (numbers, *event_columns(found.entries)))
-            if snapshots:
-                cursor.executemany(_KEEP, list(map(snapshot_row, snapshots)))
+            for row in map(snapshot_row, snapshots):
+                cursor.execute(_KEEP, row)
         self._bandits = found.bandits[-1][0] if found.bandits else self._bandits
 
     def _free(self, keys: Sequence[tuple[int, str]]) -> None:
