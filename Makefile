@@ -55,7 +55,7 @@ test-gpu: $(VENV)/dev
 	$(BIN)/python -m pytest -n auto -rs -m gpu tests/lab
 
 test-wheel: $(VENV)/release
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m wheel tests/test_wheel.py
+	$(BIN)/python -m pytest -q --noconftest -m wheel tests/test_wheel.py
 
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
