@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from robandit.service.copies import back_up_service, restore
-from robandit.service.learner import Learner
+from robandit.service.files.copies import back_up_service, restore
+from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, LogEntry, Snapshot, append
 from robandit.wire.events import Rewarded

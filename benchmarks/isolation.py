@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from robandit.service.cost import most_actions
+from robandit.service.requests.cost import most_actions
 from service import Link, once, request, run, running
 
 SMALL = {"actions": [{"id": "a", "features": [0.1, 0.2]}, {"id": "b", "features": [0.3, 0.1]}]}

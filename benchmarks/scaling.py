@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import psycopg
 
-from robandit.service import stale_queue
 from robandit.service.hub import Hub
+from robandit.service.serving import stale_queue
 from robandit.service.stores import open_store
 from robandit.service.stores.postgres import WRITING
 from robandit.service.stores.store import LANES

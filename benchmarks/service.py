@@ -48,11 +48,11 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False, ser
 
 NO_LOG = """
 import sys, time, uvicorn
-from robandit.service.app import Service
+from robandit.service.web.app import Service
 from robandit.service.hub import Hub
-from robandit.service.keys import Keys
-from robandit.service.looker import Looker
-from robandit.service.protocol import Connection
+from robandit.service.web.keys import Keys
+from robandit.service.learning.looker import Looker
+from robandit.service.web.protocol import Connection
 class Nothing:
     shared = False
     now = staticmethod(time.time)

@@ -14,11 +14,11 @@ from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
-from robandit.service.access_log import AccessLog
-from robandit.service.front import Front
-from robandit.service.keys import Key, Keys, new_key
 from robandit.service.meters import Meters
-from robandit.service.quick import Begin, WriteAnswer
+from robandit.service.web.access_log import AccessLog
+from robandit.service.web.front import Front
+from robandit.service.web.keys import Key, Keys, new_key
+from robandit.service.web.quick import Begin, WriteAnswer
 
 
 class AtOnce:

@@ -15,6 +15,20 @@ SOURCE = Path(robandit.__file__).parent
 # From the ground up: a module imports from its own room and from those before it.
 ROOMS = ["arrays", "errors", "inputs", "streams", "files", "rewards", "features", "geometry", "policies", "bandit"]
 ROOMS += ["monitor", "lab", "figures", "experiments", "wire", "client", "service", "play", "logs", "cli"]
+# The largest room has rooms of its own, and single files between them.
+SERVICE = [
+    "refused",
+    "clock",
+    "log_lines",
+    "requests",
+    "meters",
+    "stores",
+    "learning",
+    "files",
+    "serving",
+    "hub",
+    "web",
+]
 
 
 def modules() -> dict[str, Path]:

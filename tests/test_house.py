@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from house import ROOMS, SOURCE, edges, imported, modules, room
+from house import ROOMS, SERVICE, SOURCE, edges, imported, modules, room
 
 
 def test_the_folder_can_be_taken_in_at_a_glance() -> None:
@@ -23,6 +23,15 @@ def test_every_room_has_its_place() -> None:
 def test_no_import_goes_upwards() -> None:
     for importer, other in edges():
         assert ROOMS.index(other) < ROOMS.index(importer), f"{importer} imports {other}"
+
+
+def test_no_import_goes_upwards_within_the_service() -> None:
+    rooms = {name: name.split(".")[1] for name in modules() if name.startswith("service.")}
+    assert set(rooms.values()) == set(SERVICE)
+    for importer, mine in rooms.items():
+        for other in imported(ast.walk(ast.parse(modules()[importer].read_text(encoding="utf-8")))):
+            if other.startswith("service.") and (theirs := other.split(".")[1]) != mine:
+                assert SERVICE.index(theirs) < SERVICE.index(mine), f"{importer} imports {other}"
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
@@ -83,5 +92,5 @@ def test_the_client_needs_no_server() -> None:
 
 
 def test_serving_imports_only_what_it_needs() -> None:
-    code = "import robandit.service.app, robandit.cli.service, robandit.service.stores.sqlite, uvicorn"
+    code = "import robandit.service.web.app, robandit.cli.service, robandit.service.stores.sqlite, uvicorn"
     assert loaded(code, "scipy matplotlib pyarrow joblib tqdm psycopg httpx") == ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from robandit.service.openapi import openapi
-from robandit.service.reference import reference
+from robandit.service.requests.openapi import openapi
+from robandit.service.web.reference import reference
 
 HEAD = """\
 # The calls of the service

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from robandit.service.openapi import openapi
+from robandit.service.requests.openapi import openapi
 from website import api, calls, commands, notebook
 
 ROOT = Path(__file__).parents[1]

@@ -32,7 +32,7 @@ from robandit.errors import ConfigError
 from robandit.lab.plan import read_entries
 from robandit.logs.evaluate import evaluate
 from robandit.logs.evaluate.records import DecisionLog, read
-from robandit.service.export import as_parquet
+from robandit.service.files.export import as_parquet
 from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import LogEntry, StoreError, append
 from robandit.wire.events import Decided, Event, Rewarded, encode

@@ -180,7 +180,8 @@ def test_a_command_loads_only_what_it_needs(words: str, tmp_path: Path) -> None:
     assert {name.split(".")[1] for name in more} <= {"cli", "errors", "files", "figures", "service"}
     assert {name for name in more if name.startswith("robandit.service")} <= {
         "robandit.service",
-        "robandit.service.keys",
+        "robandit.service.web",
+        "robandit.service.web.keys",
         "robandit.service.refused",
     }
 

@@ -14,7 +14,7 @@ from served import SHOP, menu
 from test_app import Here, serving
 
 from robandit import AsyncClient, Client, ServiceError
-from robandit.service import lessons
+from robandit.service.serving import lessons
 
 ROWS = {one["id"]: one["features"] for one in menu(np.random.default_rng(1))}
 

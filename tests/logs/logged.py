@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, LogEntry, append
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, encode

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import observed
 from robandit.policies import POLICIES
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
 from robandit.wire.events import Rewarded
 from robandit.wire.types import BanditSettings
 

@@ -14,8 +14,8 @@ from monitor_oracles import Array
 from test_monitor import flips, watching
 
 from robandit import CorruptionMonitor, joint_certificate
-from robandit.service.learner import Learner
-from robandit.service.looker import look
+from robandit.service.learning.learner import Learner
+from robandit.service.learning.looker import look
 from robandit.wire.types import BanditSettings
 
 

@@ -11,7 +11,7 @@ import pytest
 from playing import PlayServer
 
 from robandit.play.app import MOST_GAMES, html
-from robandit.service.pages import dashboard
+from robandit.service.web.pages import dashboard
 
 
 @pytest.fixture(scope="module")

@@ -20,14 +20,14 @@ from robandit.wire.events import Decided, Rewarded
 
 FORKS = multiprocessing.get_context("forkserver")
 """Starts services from a process that has loaded the code already: a start takes a third of the time."""
-FORKS.set_forkserver_preload(["robandit.cli", "robandit.service.app", "robandit.service.protocol", "kills"])
+FORKS.set_forkserver_preload(["robandit.cli", "robandit.service.web.app", "robandit.service.web.protocol", "kills"])
 SNAPSHOTS = 300
 """Events from one snapshot to the next, so that kills hit those too."""
 
 
 def _serve(store: str, port: int, *options: str) -> None:
     from robandit.cli import main
-    from robandit.service import live
+    from robandit.service.serving import live
 
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

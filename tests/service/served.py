@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from robandit.service.fold import fold, step
 from robandit.service.hub import Hub
-from robandit.service.learner import Learner
+from robandit.service.learning.fold import fold, step
+from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
 from robandit.wire.events import Decided, Event, Rewarded

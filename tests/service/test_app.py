@@ -23,13 +23,13 @@ from starlette.requests import Request
 from test_service import BAD
 
 from robandit.files import write_file
-from robandit.service.app import Service
 from robandit.service.hub import Hub
-from robandit.service.keys import ROLES, Key, Keys, new_key
-from robandit.service.protocol import Connection
 from robandit.service.refused import Refused
-from robandit.service.senders import Senders
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.web.app import Service
+from robandit.service.web.keys import ROLES, Key, Keys, new_key
+from robandit.service.web.protocol import Connection
+from robandit.service.web.senders import Senders
 
 Answer = tuple[int, dict[str, str], Any]
 
@@ -292,7 +292,7 @@ def test_bandits_are_not_looked_through_for_garbage(tmp_path: Path) -> None:
 
 def test_patience_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that begins no request, or does not end one, is told so and closed; uvicorn closes idle ones."""
-    monkeypatch.setattr("robandit.service.protocol.PATIENCE", 0.3)
+    monkeypatch.setattr("robandit.service.web.protocol.PATIENCE", 0.3)
     with serving(tmp_path / "log.db") as here:
         for words in (b"", b"GET /health HT", half(b"{")):
             with socket.create_connection(("127.0.0.1", here.port), timeout=5) as link:

@@ -25,15 +25,16 @@ from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_o
 from starlette.requests import Request
 
 from robandit.cli import main
-from robandit.service import backup, live
-from robandit.service.copies import back_up_file
+from robandit.service.files.copies import back_up_file
 from robandit.service.hub import Hub
-from robandit.service.keys import Keys, new_key
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
+from robandit.service.serving import live
 from robandit.service.stores import sqlite_copy
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import FORMAT, Snapshot, append
+from robandit.service.web import backup
+from robandit.service.web.keys import Keys, new_key
 from robandit.wire.types import BanditSettings, Feedback
 
 HERE = Path(__file__).parent

@@ -12,9 +12,9 @@ import pytest
 from served import Server, check_fold
 
 from robandit.policies import Quorum
-from robandit.service import trust
-from robandit.service.belief import LONGEST, MOST, belief
-from robandit.service.learner import Learner
+from robandit.service.learning import trust
+from robandit.service.learning.belief import LONGEST, MOST, belief
+from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, Item, LogEntry, append
 from robandit.wire.events import Event, Rewarded

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from served import FIRST, ONE, SHOP, Server
 
-from robandit.service.protocol import SPARE, most_connections
+from robandit.service.web.protocol import SPARE, most_connections
 
 DESCRIPTORS = 256
 GARBAGE = [b"\x00nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"]

@@ -22,12 +22,12 @@ from served import Server
 from test_html import BROWSER
 
 from robandit.figures import html as report
-from robandit.service.keys import new_key
-from robandit.service.learner import Learner
-from robandit.service.openapi import openapi
-from robandit.service.pages import dashboard, docs
+from robandit.service.learning.learner import Learner
+from robandit.service.requests.openapi import openapi
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, Item, LogEntry, append
+from robandit.service.web.keys import new_key
+from robandit.service.web.pages import dashboard, docs
 from robandit.wire.events import Proved, Rewarded
 from robandit.wire.types import BanditSettings
 

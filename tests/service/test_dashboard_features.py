@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 from served import Server
 from test_dashboard import LIE, Look, browser, follow, in_a_browser, server  # noqa: F401
 
-from robandit.service.span import spanned
+from robandit.service.requests.span import spanned
 
 SCHEMA: dict[str, Any] = {
     "action": {"price": [0, 50], "colour": ["it's red", LIE], "new": "boolean", "item": 4},

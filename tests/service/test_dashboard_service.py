@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect
 from served import ONE, SHOP, Server
 from test_dashboard import Look, browser, in_a_browser  # noqa: F401
 
-from robandit.service.keys import new_key
+from robandit.service.web.keys import new_key
 
 
 @in_a_browser

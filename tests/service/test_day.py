@@ -13,8 +13,8 @@ from test_app import Here, serving
 
 from robandit import Client, Features
 from robandit.cli import main
-from robandit.service.fold import fold
-from robandit.service.learner import Learner
+from robandit.service.learning.fold import fold
+from robandit.service.learning.learner import Learner
 from robandit.wire.events import Changed, Decided, Imported, Rewarded, decode
 from robandit.wire.types import BanditSettings
 

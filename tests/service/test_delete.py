@@ -16,9 +16,9 @@ from test_life import SETTINGS, choice, store, traffic
 
 from robandit import Client, ServiceError
 from robandit.cli import main
-from robandit.service import live
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
+from robandit.service.serving import live
 from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import StoreError
 from robandit.wire.changes import Change, Deleted

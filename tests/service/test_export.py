@@ -20,11 +20,11 @@ import pytest
 from logged import PROOF, live, pages
 from starlette.requests import ClientDisconnect
 
-from robandit.service import export
-from robandit.service.app import Service
+from robandit.service.files import export
 from robandit.service.hub import Hub
-from robandit.service.keys import Keys
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.web.app import Service
+from robandit.service.web.keys import Keys
 from robandit.wire.events import Closed, Decided, Event, Proved, Rewarded, decode, encode
 from robandit.wire.parquet import PARQUET_KEY
 from robandit.wire.types import Action, BanditSettings, Choice, Feedback
@@ -166,7 +166,7 @@ def test_parquet_over_http(tmp_path: Path) -> None:
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "robandit.service.export")
+    monkeypatch.delitem(sys.modules, "robandit.service.files.export")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     async def asked(client: Client) -> None:

@@ -21,9 +21,9 @@ from robandit.cli import main
 from robandit.monitor.certificate import Certificate
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.service.check import check_bandits
+from robandit.service.files.check import check_bandits
 from robandit.service.hub import Hub
-from robandit.service.looker import Looker, look
+from robandit.service.learning.looker import Looker, look
 from robandit.service.refused import Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Snapshot, StoreError, append

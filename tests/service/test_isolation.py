@@ -15,11 +15,11 @@ from served import check_fold, offer, working
 
 from robandit.policies import POLICIES
 from robandit.policies.parts import GrowingStatistics
-from robandit.service import cost
 from robandit.service.hub import Hub
-from robandit.service.learner import Learner
-from robandit.service.live import LiveBandit
+from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
+from robandit.service.requests import cost
+from robandit.service.serving.live import LiveBandit
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.types import NEED_CORRUPTION, Action, BanditSettings, Choice, Feedback, RewardRange
 
@@ -215,7 +215,7 @@ def test_windows_that_close_at_once_close_in_slices(tmp_path: Path, monkeypatch:
     """Others come in between, and a reward that is late is late, whether its window has had its turn or not."""
     now = [1e9]
     hub = Hub(SQLiteStore(tmp_path / "log.db", clock=lambda: now[0]), ticks=lambda: now[0])
-    monkeypatch.setattr("robandit.service.live.SLICE", 1e-9)  # twenty windows at a time
+    monkeypatch.setattr("robandit.service.serving.live.SLICE", 1e-9)  # twenty windows at a time
     turns: list[int] = []
 
     async def close() -> None:

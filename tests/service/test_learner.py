@@ -6,7 +6,7 @@ from wary import Wary
 
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
 from robandit.wire.events import Event, Rewarded
 from robandit.wire.types import BanditSettings
 

@@ -13,9 +13,9 @@ import pytest
 from served import working
 from test_life import SETTINGS, choice, refold, store, traffic
 
-from robandit.service import lessons
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
+from robandit.service.serving import lessons
 from robandit.service.stores import sql
 from robandit.wire.changes import Change, ChangeMade
 

@@ -16,12 +16,13 @@ from served import check_fold, log_of, menu, working
 from robandit.logs.evaluate import evaluate
 from robandit.logs.evaluate.records import read
 from robandit.policies import POLICIES
-from robandit.service import classroom, lessons
-from robandit.service.export import as_parquet
+from robandit.service.files.export import as_parquet
 from robandit.service.hub import Hub
+from robandit.service.learning import classroom
+from robandit.service.learning.student import Student
 from robandit.service.refused import Refused
+from robandit.service.serving import lessons
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.student import Student
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Ruling, ShadowChange
 from robandit.wire.events import Changed, Closed, Decided, Rewarded
 from robandit.wire.types import NEED_CORRUPTION, Action, BanditSettings, Choice, Feedback, RewardRange

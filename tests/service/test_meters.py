@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from served import FIRST, ONE, SHOP, Server
 
-from robandit.service import access_log, meters, reports
-from robandit.service.access_log import AccessLog
+from robandit.service import meters
 from robandit.service.hub import Hub
-from robandit.service.keys import Keys, new_key
 from robandit.service.meters import BOUNDS, Histogram, call_of
-from robandit.service.openapi import openapi
+from robandit.service.requests.openapi import openapi
+from robandit.service.serving import reports
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.web import access_log
+from robandit.service.web.access_log import AccessLog
+from robandit.service.web.keys import Keys, new_key
 
 
 def parsed(text: str) -> dict[str, float]:

@@ -13,8 +13,8 @@ from served import Server
 
 from robandit.cli import main
 from robandit.policies import POLICIES
-from robandit.service.learner import Learner
-from robandit.service.openapi import openapi
+from robandit.service.learning.learner import Learner
+from robandit.service.requests.openapi import openapi
 from robandit.wire.types import NEED_CORRUPTION, BanditSettings
 
 pytest.importorskip("schemathesis")

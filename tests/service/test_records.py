@@ -20,16 +20,16 @@ from robandit.features import Features, Growing
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
 from robandit.policies.recommend import recommend
-from robandit.service.check import check_bandits
-from robandit.service.cost import check_creation
+from robandit.service.files.check import check_bandits
 from robandit.service.hub import Hub
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
+from robandit.service.learning.worth import worth
 from robandit.service.refused import Refused
-from robandit.service.settling import settled
-from robandit.service.span import spanned
+from robandit.service.requests.cost import check_creation
+from robandit.service.requests.settling import settled
+from robandit.service.requests.span import spanned
+from robandit.service.requests.vectors import Vectors
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.vectors import Vectors
-from robandit.service.worth import worth
 from robandit.wire.events import Decided, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice, Creation, Feedback, RewardRange
 

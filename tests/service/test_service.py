@@ -15,9 +15,9 @@ import pytest
 from served import FIRST, ONE, SHOP, Server, check_fold, everything, free_port, menu
 
 from robandit.cli import main
-from robandit.service.keys import ROLES, Keys, new_key
 from robandit.service.log_lines import JsonLines
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.web.keys import ROLES, Keys, new_key
 from robandit.wire.types import BanditSettings
 
 BAD: list[tuple[str, str, Any, int, str]] = [

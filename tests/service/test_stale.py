@@ -18,7 +18,7 @@ from test_postgres import Postgres
 
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
-from robandit.service.stale_queue import StaleQueue
+from robandit.service.serving.stale_queue import StaleQueue
 from robandit.service.stores import StoreError, open_store
 from robandit.service.stores.store import LANES, LogEntry
 from robandit.wire.events import Closed, Decided, Event, Rewarded

@@ -16,17 +16,17 @@ import pytest
 import uvicorn
 from served import FIRST, SHOP, check_fold, free_port
 
-from robandit.service import steady as module
-from robandit.service.front import Front
 from robandit.service.hub import Hub
-from robandit.service.keys import Keys
-from robandit.service.protocol import Connection
-from robandit.service.senders import Senders
-from robandit.service.steady import Steady
 from robandit.service.stores import open_store
 from robandit.service.stores.away import unless_away
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import AwayError, StoreError
+from robandit.service.web import steady as module
+from robandit.service.web.front import Front
+from robandit.service.web.keys import Keys
+from robandit.service.web.protocol import Connection
+from robandit.service.web.senders import Senders
+from robandit.service.web.steady import Steady
 from robandit.wire.events import Decided, Rewarded
 
 

@@ -16,7 +16,7 @@ from served import check_fold, log_of, working
 
 from robandit.cli import main
 from robandit.service.hub import Hub
-from robandit.service.learner import Learner
+from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 
 BEFORE = Path(__file__).parent / "stores_before"

@@ -13,7 +13,7 @@ import pytest
 from served import Server
 
 import robandit
-from robandit.service.openapi import openapi
+from robandit.service.requests.openapi import openapi
 from test_docs import check_beginning
 from website import api, calls, commands, stage
 from website.doctests import with_fences, with_links

@@ -12,7 +12,7 @@ from robandit.cli.command import Command
 from robandit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from robandit.service.check import BanditCheck
+    from robandit.service.files.check import BanditCheck
 
 # check
 
@@ -31,7 +31,7 @@ def _check_options(parser: ArgumentParser) -> None:
 
 
 def _check(options: Namespace) -> None:
-    from robandit.service.check import check_bandits
+    from robandit.service.files.check import check_bandits
     from robandit.service.stores import StoreError, open_store
 
     if "://" not in options.store:
@@ -81,7 +81,7 @@ def _backup_options(parser: ArgumentParser) -> None:
 
 
 def _backup(options: Namespace) -> None:
-    from robandit.service.copies import back_up_file, back_up_service
+    from robandit.service.files.copies import back_up_file, back_up_service
     from robandit.service.stores import StoreError
 
     store: str = options.store
@@ -136,7 +136,7 @@ def _restore_options(parser: ArgumentParser) -> None:
 
 
 def _restore(options: Namespace) -> None:
-    from robandit.service.copies import restore
+    from robandit.service.files.copies import restore
     from robandit.service.stores import StoreError
 
     _refuse_database(options.store)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import uvicorn
 
     from robandit.service.hub import Hub
-    from robandit.service.keys import Keys
-    from robandit.service.looker import Looker
-    from robandit.service.senders import Senders
-    from robandit.service.steady import Steady
+    from robandit.service.learning.looker import Looker
+    from robandit.service.web.keys import Keys
+    from robandit.service.web.senders import Senders
+    from robandit.service.web.steady import Steady
 
 # serve
 
@@ -102,11 +102,11 @@ def _staleness_option(parser: ArgumentParser) -> None:
 
 def _serve(options: Namespace) -> None:
     from robandit.service import log_lines
-    from robandit.service.access_log import AccessLog
-    from robandit.service.front import Front
-    from robandit.service.looker import Looker
-    from robandit.service.protocol import Connection, most_connections
+    from robandit.service.learning.looker import Looker
     from robandit.service.stores import StoreError
+    from robandit.service.web.access_log import AccessLog
+    from robandit.service.web.front import Front
+    from robandit.service.web.protocol import Connection, most_connections
 
     if not 0.0 <= options.wait < float("inf"):
         raise ConfigError(f"--wait must be a number of seconds, 0 or more, got {options.wait}")
@@ -128,8 +128,8 @@ def _serve(options: Namespace) -> None:
 
 def _who(options: Namespace) -> tuple[Keys, Senders]:
     """Who may ask, and by which names of the service."""
-    from robandit.service.keys import Keys
-    from robandit.service.senders import Senders, is_loopback
+    from robandit.service.web.keys import Keys
+    from robandit.service.web.senders import Senders, is_loopback
 
     keys = Keys.read(options.keys, rate=options.rate) if options.keys else Keys([])
     if not keys.required and not is_loopback(options.host):
@@ -140,8 +140,8 @@ def _who(options: Namespace) -> tuple[Keys, Senders]:
 def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, server: uvicorn.Server) -> Steady:
     """The service over a store that may go away, where that is a database."""
     from robandit.service.meters import Meters
-    from robandit.service.steady import Steady
     from robandit.service.stores.away import is_database
+    from robandit.service.web.steady import Steady
 
     database = is_database(options.store)
     return Steady(
@@ -173,7 +173,7 @@ def _open_hub(url: str, looker: Looker, staleness: float | None) -> Hub:
 
 def _staleness(given: float | None) -> float | None:
     """How old a state may be, in seconds."""
-    from robandit.service.stale_queue import LEAST, MOST
+    from robandit.service.serving.stale_queue import LEAST, MOST
 
     if given is not None and not LEAST <= given / 1000.0 <= MOST:
         raise ConfigError(f"--staleness must lie between {1000 * LEAST:g} and {1000 * MOST:g} ms, got {given:g}")
@@ -197,7 +197,7 @@ def _run(server: uvicorn.Server, looker: Looker) -> None:
 
 def _server(options: Namespace) -> uvicorn.Server:
     """A server that says where the dashboard is; its application is still to be set."""
-    from robandit.service.protocol import Connection
+    from robandit.service.web.protocol import Connection
 
     return announced(
         lambda port: f"The dashboard is at http://{options.host}:{port}/, all calls at /docs. Ctrl-C stops.",
@@ -240,7 +240,7 @@ def _key_options(parser: ArgumentParser) -> None:
 
 
 def _key(options: Namespace) -> None:
-    from robandit.service.keys import new_key, read_keys
+    from robandit.service.web.keys import new_key, read_keys
 
     entries = []
     if options.keys.exists():

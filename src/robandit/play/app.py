@@ -22,10 +22,10 @@ from robandit.play.found import Found, Hall, attack_file, run_file
 from robandit.play.game import Game, Lie
 from robandit.play.messages import Back, Turn, Wanted, attempts, opened, places, scene_of
 from robandit.play.worlds import PlayWorld
-from robandit.service.answers import answer, refusal
-from robandit.service.pages import page
 from robandit.service.refused import Refused
-from robandit.service.senders import Senders, require_type
+from robandit.service.web.answers import answer, refusal
+from robandit.service.web.pages import page
+from robandit.service.web.senders import Senders, require_type
 
 MOST_GAMES = 4
 """How many games there are at a time. A new one takes the place of the one that was asked for least lately."""

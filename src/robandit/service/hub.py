@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from robandit.monitor.certificate import Certificate
-from robandit.service import reports
-from robandit.service.change_queue import Done, Queue
-from robandit.service.changes import Changes
 from robandit.service.clock import ServiceClock, ticks
-from robandit.service.cost import check_decisions
-from robandit.service.imports import Imports, told
-from robandit.service.lanes import Lanes
-from robandit.service.lessons import Lessons
-from robandit.service.life import LifeCycle
-from robandit.service.live import Bandits, LiveBandit
-from robandit.service.looker import look
+from robandit.service.learning.looker import look
 from robandit.service.refused import Gone, Refused, check_rewards
+from robandit.service.requests.cost import check_decisions
+from robandit.service.serving import reports
+from robandit.service.serving.change_queue import Done, Queue
+from robandit.service.serving.changes import Changes
+from robandit.service.serving.imports import Imports, told
+from robandit.service.serving.lanes import Lanes
+from robandit.service.serving.lessons import Lessons
+from robandit.service.serving.life import LifeCycle
+from robandit.service.serving.live import Bandits, LiveBandit
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.events import Erased

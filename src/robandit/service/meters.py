@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from shutil import disk_usage
 
-from robandit.service.openapi import openapi
+from robandit.service.requests.openapi import openapi
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets of a histogram, in seconds."""

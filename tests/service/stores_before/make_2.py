@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import importlib
 import json
 import tempfile
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from robandit.service.hub import Hub
-from robandit.service.settling import settled
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Snapshot, append
 from robandit.wire.types import Action, BanditSettings, Choice, Creation, Feedback
@@ -34,6 +34,7 @@ DECISIONS, NEXT = 60, 8
 
 def settings(name: str) -> BanditSettings:
     """All settings of a bandit."""
+    settled = importlib.import_module("robandit.service.settling").settled  # where it was at that commit
     return settled(Creation(**BANDITS[name]), BANDITS[name])
 
 

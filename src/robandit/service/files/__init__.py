@@ -1,0 +1,1 @@
+"""Stores and logs as files: checked, copied and exported."""

@@ -1,0 +1,97 @@
+"""Reads everything that a store holds, folds every log again, and compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from robandit.policies import POLICIES
+from robandit.service.learning.fold import fold
+from robandit.service.learning.learner import Learner
+from robandit.service.learning.student import UnknownPolicyError
+from robandit.service.stores.store import KINDS, Bandit, DamageError, Snapshot, Store, events, read_tombstone
+from robandit.wire.events import Event
+from robandit.wire.types import BanditSettings
+
+
+class BanditCheck(NamedTuple):
+    """What was found about a bandit."""
+
+    name: str
+    events: int
+    """Number of events that are whole, from the first on."""
+    faults: list[str]
+    """What is wrong."""
+
+
+def check_bandits(store: Store) -> Iterator[BanditCheck]:
+    """Check one bandit after the other: every event, both ways to it, the fold, and the snapshot."""
+    for record in store.bandits():
+        if read_tombstone(record) is not None:  # deleted, and its log with it
+            continue
+        yield _check(store, record)
+
+
+def _check(store: Store, record: Bandit) -> BanditCheck:
+    """Fold a log as far as it goes."""
+    faults: list[str] = []
+    kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
+    settings = msgspec.json.decode(record.settings, type=BanditSettings)
+    if settings.policy not in POLICIES:  # of a version that had it
+        return _read(store, record, faults)
+    learner = Learner(settings, record.seed)
+    try:
+        for event in fold(learner, partial(events, store, record.number)):
+            faults += _event(store, record, learner, event)
+            if kept is not None and kept.place == learner.place:
+                faults += _compare(settings, record, kept, learner)
+    except UnknownPolicyError:  # which a version had that changed to it
+        return _read(store, record, faults)
+    except (DamageError, ValueError, KeyError) as error:
+        faults.append(str(error) if isinstance(error, DamageError) else _unfit(learner.place, record, error))
+    if kept is not None and kept.place > learner.place and not faults:
+        faults.append(f"the log of bandit {record.name!r} ends at event {learner.place}, and had {kept.place}")
+    return BanditCheck(record.name, learner.place, faults)
+
+
+def _read(store: Store, record: Bandit, faults: list[str]) -> BanditCheck:
+    """Read a log that can't be folded."""
+    count = 0
+    try:
+        for _ in events(store, record.number):
+            count += 1
+    except DamageError as error:
+        faults.append(str(error))
+    return BanditCheck(record.name, count, faults)
+
+
+def _snapshot(store: Store, record: Bandit, faults: list[str]) -> Snapshot | None:
+    try:
+        return store.snapshot(record.number)
+    except DamageError as error:
+        faults.append(f"{error}; the service does without it")
+        return None
+
+
+def _event(store: Store, record: Bandit, learner: Learner, event: Event) -> list[str]:
+    """An event that was folded in must be found by its id, too."""
+    kind = KINDS[type(event)]
+    if kind > 1 or store.find(record.number, event.id, final=bool(kind)) == event:
+        return []
+    return [f"event {learner.place} of bandit {record.name!r} is not found by its id {event.id!r}"]
+
+
+def _compare(settings: BanditSettings, record: Bandit, kept: Snapshot, learner: Learner) -> list[str]:
+    """A snapshot is the fold of the log up to its place. One of another version is of no use, and no fault."""
+    try:
+        same = Learner.restore(settings, record.seed, kept.body).digest() == learner.digest()
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [] if same else [f"the snapshot of bandit {record.name!r} is not the fold of its first {kept.place} events"]
+
+
+def _unfit(place: int, record: Bandit, error: Exception) -> str:
+    return f"event {place} of bandit {record.name!r} does not fit the ones before it: {error!r}"

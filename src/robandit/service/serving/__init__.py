@@ -1,0 +1,1 @@
+"""The bandits that are being served: what requests do to them, and the queues in which these wait for the disk."""

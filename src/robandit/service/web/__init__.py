@@ -1,0 +1,1 @@
+"""What faces the network: connections, keys, routes and pages."""
