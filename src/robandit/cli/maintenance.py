@@ -1,4 +1,4 @@
-"""Look after a store: `robandit check`, `robandit backup` and `robandit restore`."""
+"""Look after a store: `robandit check`, `robandit backup`, `robandit restore` and `robandit shrink`."""
 
 from __future__ import annotations
 
@@ -148,3 +148,34 @@ def _restore(options: Namespace) -> None:
 
 
 RESTORE = Command("restore", "Make a new store of a backup.", _RESTORE, _restore_options, _restore, "serve")
+
+# shrink
+
+_SHRINK = """\
+Give the free room of a store back to the disk. A store that this release has
+made does that by itself when events go; one that an older release has made
+does so from then on. No service may have it open, and the disk needs room for
+a second copy.
+
+  robandit shrink robandit.db"""
+
+
+def _shrink_options(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="FILE", help="A store that no service has open.")
+
+
+def _shrink(options: Namespace) -> None:
+    from robandit.service.stores import StoreError
+    from robandit.service.stores.sqlite import SQLiteStore
+
+    path = _existing(options.store)
+    before = path.stat().st_size
+    try:
+        with closing(SQLiteStore(path)) as store:
+            store.shrink()
+    except StoreError as error:
+        raise OSError(str(error)) from None
+    print(f"{path} had {before:,} bytes, and has {path.stat().st_size:,}.")
+
+
+SHRINK = Command("shrink", "Give the free room of a store back.", _SHRINK, _shrink_options, _shrink, "serve")

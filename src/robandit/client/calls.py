@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts, row_parts
 from robandit.errors import nearest
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Event, decode
 from robandit.wire.imports import ImportDone
 from robandit.wire.types import (
@@ -172,6 +173,17 @@ class Calls:
             known = self._read(reply, ChangeWaits)
             if time.monotonic() >= end:
                 raise ServiceError(202, f"the policy has learnt {known.learnt:,} of {known.events:,} events: ask again")
+            yield _AGAIN
+
+    def cut(self, name: str, keep_days: float, wait: float) -> Plan[CutMade]:
+        ask, end = Ask("POST", f"{_path(name)}/cuts", encode({"keep_days": keep_days})), time.monotonic() + wait
+        while True:
+            reply = yield from self._insist(ask)
+            if reply.response.status_code != 202:
+                return self._read(reply, CutMade)
+            known = self._read(reply, CutWaits)
+            if time.monotonic() >= end:
+                raise ServiceError(202, f"{known.folded:,} of {known.events:,} events are folded: ask again")
             yield _AGAIN
 
     def delete(self, name: str, version: int | None) -> Plan[Deleted]:

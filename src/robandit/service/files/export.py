@@ -82,11 +82,15 @@ class _Gone(msgspec.Struct, tag="X"):
     pass
 
 
+class _Cut(msgspec.Struct, tag="K"):
+    pass
+
+
 class _Outside(msgspec.Struct, tag="I"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside)
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside | _Cut)
 
 
 class Endings:
@@ -110,7 +114,7 @@ class Endings:
                 self.at.append(np.nan)
             elif isinstance(event, _Proof):
                 self.proof = event.sentence
-            elif isinstance(event, _Change):
+            elif isinstance(event, _Change | _Cut):  # a change may be gone
                 self.changed = True
             elif isinstance(event, _Came | _Ended):
                 place = self._open.pop(event.id)

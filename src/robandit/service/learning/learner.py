@@ -31,7 +31,7 @@ from robandit.service.learning.student import (
 )
 from robandit.service.learning.trust import TrustHistory
 from robandit.service.learning.versions import Versions
-from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded
+from robandit.wire.events import Changed, Closed, Cut, Decided, Erased, Event, Imported, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
@@ -188,6 +188,8 @@ class Learner:
                 self.trust.note(self.policy, event.at)
         elif isinstance(event, Erased):
             self.life.erased = event
+        elif isinstance(event, Cut):
+            self.life.cut = event
         else:
             self._settle(self.pending.pop(event.id), event)
 
@@ -284,7 +286,7 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
-        if self.life.version > 1 or self.life.imported:
+        if self.life.version > 1 or self.life.imported or self.life.cut is not None:
             plain["shadows"] = [(name, shadow.plain()) for name, shadow in self.shadows.items()]
             plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)

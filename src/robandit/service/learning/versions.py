@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from robandit.wire.events import Changed, Erased
+from robandit.wire.events import Changed, Cut, Erased
 
 CHANGES = 100
 """Number of changes that are remembered, so that a request for one that comes again gets its answer."""
@@ -29,6 +29,13 @@ class Versions:
         """Number of rewards from outside that were learnt."""
         self.others = 0
         """Number of rounds that other policies have decided than the one that acts."""
+        self.cut: Cut | None = None
+        """Where the log was cut last."""
+
+    @property
+    def begins(self) -> int:
+        """Place after which the log begins: 0 unless it was cut."""
+        return 0 if self.cut is None else self.cut.place
 
     def changed(self, event: Changed) -> None:
         """Note a change."""
@@ -38,9 +45,11 @@ class Versions:
 
     def plain(self) -> list[Any]:
         """All of it as plain data."""
-        return [self.version, list(self.changes), self.archived, self.others, self.imported]
+        cut = [] if self.cut is None else [self.cut]
+        return [self.version, list(self.changes), self.archived, self.others, self.imported, *cut]
 
     def restore(self, plain: list[Any]) -> None:
         """Go on from what `plain` gave."""
-        self.version, changes, self.archived, self.others, self.imported = plain
+        self.version, changes, self.archived, self.others, self.imported, *cut = plain
         self.changes.extend(msgspec.convert(changes, list[Changed]))
+        self.cut = msgspec.convert(cut[0], Cut) if cut else None

@@ -11,6 +11,7 @@ import robandit
 from robandit.policies import POLICIES
 from robandit.service.requests.choices import BLOCK
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.cuts import CutMade, CutWaits, CutWanted
 from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
 from robandit.wire.types import (
     MOST_DECISIONS,
@@ -52,6 +53,7 @@ _SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"features": _SCHEMA, "rewards": "clicks"},
     Change: {"version": 1, "exploration": 0.1},
+    CutWanted: {"keep_days": 30},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
@@ -81,7 +83,19 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
-    types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
+    types += [
+        CutWanted,
+        CutMade,
+        CutWaits,
+        HistoryRow,
+        ImportDone,
+        Chosen,
+        NamedChoice,
+        ManyAnswered,
+        Feedback,
+        Outcomes,
+        Problem,
+    ]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
     schemas["Creation"]["anyOf"] = [
@@ -120,6 +134,7 @@ def _bandits() -> dict[str, Any]:
         },
         **_traffic(),
         f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
+        f"{_BANDIT}/cuts": {"parameters": [_NAME], "post": _cut()},
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
 
@@ -130,6 +145,14 @@ def _import() -> dict[str, Any]:
     rows = {"type": "array", "items": _ref(HistoryRow), "minItems": 1, "maxItems": MOST_ROWS}
     found["requestBody"]["content"]["application/json"]["schema"] = rows
     return found
+
+
+def _cut() -> dict[str, Any]:
+    """The call that cuts a log."""
+    cut = _call("Let the old events of a log go, and keep what they taught", _ref(CutMade), CutWanted, _UNKNOWN)
+    cut["responses"] |= _responses({202: "The beginning is folded first; ask again."}, _ref(CutWaits))
+    cut["responses"] |= _responses({409: "The log is being cut already, elsewhere."}, _ref(Problem))
+    return cut
 
 
 def _delete() -> dict[str, Any]:

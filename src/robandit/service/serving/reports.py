@@ -8,8 +8,9 @@ from robandit.service.learning.belief import belief, doubted
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.worth import worth
 from robandit.service.meters import gauge
+from robandit.service.serving.cuts import cut_made
 from robandit.service.serving.lanes import Lanes
-from robandit.service.serving.live import LiveBandit
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.wire.events import Proved
 from robandit.wire.shadows import ShadowReport
 from robandit.wire.types import Alarm, Status
@@ -45,6 +46,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         unusual=learner.unusual,
         recent=list(learner.recent),
         curves=learner.history.curves,
+        cut=cut_made(learner.life.cut),
         certificate=_alarm(learner.alarm, learner.proof),
         shadows=_shadows(learner),
         belief=belief(learner),

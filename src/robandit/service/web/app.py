@@ -34,6 +34,7 @@ from robandit.service.web.pages import routes as pages
 from robandit.service.web.quick import Quick
 from robandit.service.web.senders import Senders, require_type
 from robandit.wire.changes import Change, ChangeWaits
+from robandit.wire.cuts import CutWaits, CutWanted
 from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
@@ -117,6 +118,7 @@ class Service:
             Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
+            Route("/v1/bandits/{name}/cuts", self._guard("admin", self._cut), methods=["POST"]),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
@@ -147,7 +149,8 @@ class Service:
             await asyncio.to_thread(self.hub.stop)  # which may wait for a database
 
     def _chores(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return self.hub.place, self.hub.close_windows, self.hub.look, self.hub.purge, self._refresh
+        hub = self.hub
+        return hub.place, hub.close_windows, hub.look, hub.purge, hub.retain, self._refresh
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""
@@ -210,6 +213,11 @@ class Service:
         rows = _HISTORY.decode(await _body(request.scope, request.receive))
         return answer(await self.hub.learn_history(request.path_params["name"], rows))
 
+    async def _cut(self, request: Request) -> Response:
+        wanted = msgspec.json.decode(await _body(request.scope, request.receive), type=CutWanted)
+        found = await self.hub.cut(request.path_params["name"], wanted.keep_days)
+        return answer(found, 202 if isinstance(found, CutWaits) else 200)
+
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
 
@@ -245,7 +253,8 @@ class Service:
         except ImportError as error:
             message = f"the log as Parquet needs {error.name} where the service runs: {install('lab')}"
             raise Refused(501, message) from None
-        file = await as_parquet(name, lambda: self.hub.log(name), request.is_disconnected)
+        begins = self.hub.begins(name)  # it is read twice
+        file = await as_parquet(name, lambda: self.hub.log(name, begins), request.is_disconnected)
         if file is None:
             raise ClientDisconnect
         return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")

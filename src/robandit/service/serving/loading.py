@@ -1,0 +1,58 @@
+"""How the state of a bandit is loaded from a store."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from robandit.service.learning.fold import fold
+from robandit.service.learning.kept import Begin, first_learner, read_kept
+from robandit.service.learning.learner import Learner
+from robandit.service.stores.store import (
+    Bandit,
+    Beginning,
+    DamageError,
+    Store,
+    StorePart,
+    events,
+    read_tombstone,
+)
+from robandit.wire.types import BanditSettings
+
+log = logging.getLogger("robandit.service")
+
+
+def load(record: Bandit, settings: BanditSettings, store: Store) -> tuple[Learner, int]:
+    """A bandit's state, and the place from which it was folded. Another process may delete the bandit at this moment,
+    or cut its log."""
+    while True:
+        beginning = store.beginning(record.number)
+        learner = _restored(record, settings, store, beginning)
+        saved = learner.place
+        try:
+            for _ in fold(learner, partial(events, store, record.number), begin_of(store, record.number)):
+                pass
+            return learner, saved
+        except DamageError:
+            erased = next((read_tombstone(one) for one in store.bandits() if one.number == record.number), None)
+            if erased is not None:
+                learner.life.erased = erased
+                return learner, saved
+            if store.beginning(record.number) == beginning:
+                raise
+
+
+def begin_of(store: Store | StorePart, number: int) -> Begin:
+    """Reads what the log of a bandit begins with."""
+    return lambda: read_kept(store.beginning(number))
+
+
+def _restored(record: Bandit, settings: BanditSettings, store: Store, beginning: Beginning | None) -> Learner:
+    """A bandit's state as its last snapshot has it, or the one that its log begins with."""
+    begins = 0 if beginning is None else beginning.place
+    try:
+        if (kept := store.snapshot(record.number)) is not None and kept.place >= begins:
+            return Learner.restore(settings, record.seed, kept.body)
+    except (DamageError, ValueError, KeyError, TypeError) as error:
+        log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
+    return first_learner(settings, record.seed, beginning)
