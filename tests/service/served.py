@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,8 +115,8 @@ def check_fold(store: Store) -> dict[str, list[Event]]:
         begins, beginning = bandit.learner.life.begins, store.beginning(bandit.record.number)
         assert begins == (0 if beginning is None else beginning.place)
         learner, kept = first_learner(first, bandit.record.seed, beginning), read_kept(beginning)
-        read = lambda after, log=logs[name], begins=begins: iter(log[after - begins :])  # type: ignore[misc]  # noqa: E731
-        for _ in fold(learner, read, lambda kept=kept: kept):  # type: ignore[misc]
+        after_place = partial(_after, logs[name], begins)
+        for _ in fold(learner, after_place, lambda kept=kept: kept):  # type: ignore[misc]
             pass
         assert learner.digest() == bandit.learner.digest()
         assert Learner.restore(first, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
@@ -123,6 +124,11 @@ def check_fold(store: Store) -> dict[str, list[Event]]:
             check_made_as_said(first, bandit.record.seed, logs[name])
     hub.stop()
     return logs
+
+
+def _after(log: Sequence[Event], begins: int, place: int) -> Iterator[Event]:
+    """The events after a place of a log that begins after another."""
+    return iter(log[place - begins :])
 
 
 def check_made_as_said(first: BanditSettings, seed: int, log: Sequence[Event]) -> None:

@@ -116,7 +116,7 @@ class Shop:
         return list(log_of(self.hub, "shop"))
 
     def rows(self) -> list[tuple[int, int, str]]:
-        return self.hub._store._rows("SELECT place, kind, id FROM events ORDER BY place")  # type: ignore[attr-defined,no-any-return]
+        return self.hub._store._rows("SELECT place, kind, id FROM events ORDER BY place")  # type: ignore[attr-defined]
 
     def end(self) -> None:
         """Refold all that is left, without snapshots, and check the file."""
@@ -135,7 +135,7 @@ EXPLORES = msgspec.structs.replace(SLOW, exploration=0.2)
 def bare(learner: Learner) -> Any:
     """A state, but for how many events its log has had and where it was cut."""
     plain = msgspec.msgpack.decode(learner.snapshot())
-    settings, life = plain.pop("life", [None, [1, [], False, 0, 0]])
+    _, life = plain.pop("life", [None, [1, [], False, 0, 0]])
     return plain | {"place": 0, "clock": 0.0, "life": [life[0], life[2:5]], "shadows": plain.get("shadows", [])}
 
 
@@ -170,7 +170,7 @@ def test_all_goes_on_bit_for_bit(tmp_path: Path, policy: str) -> None:
 def test_what_is_open_stays_and_what_is_final_goes(tmp_path: Path) -> None:
     shop = Shop(tmp_path, EXPLORES)
     shop.visit(30)
-    first, kept = shop.do(partial(shop.decide, 0), partial(shop.decide, 26))
+    first, _ = shop.do(partial(shop.decide, 0), partial(shop.decide, 26))
     last = shop.rows()[-1][0]
     shop.now[0] += 1.0
     found = shop.cut(0)
@@ -227,7 +227,7 @@ def test_a_new_policy_learns_what_is_left_and_says_so(tmp_path: Path) -> None:
     assert shop.do(lambda: shop.hub.change("shop", Change(version=1, policy="oful", radius_scale=0.5))) == [made]
     shop.visit(10)
     log = shop.log()
-    opened = [one for one in map(partial(shop.hub.bandits.find, shop.hub.bandits["shop"], final=False), _ids(40))]
+    opened = [shop.hub.bandits.find(shop.hub.bandits["shop"], name, final=False) for name in _ids(40)]
     features = {one.id: np.array(one.features) for one in [*opened, *log] if isinstance(one, Decided)}
     told = [(features[one.id], one.reward) for one in log if isinstance(one, Rewarded)]
     gram = np.eye(3) + sum(np.outer(a, a) for a, _ in told)

@@ -43,8 +43,8 @@ class Classroom(Generic[P]):
     """Teaches a pupil a log, page by page. What comes back goes on bit for bit as if it had learnt it here."""
 
     def __init__(self, make: Callable[[], P], *, aside: bool = True) -> None:
-        """``make`` makes the pupil, here and in the other process. Not ``aside``, it learns in a thread: that is quicker
-        for a short log."""
+        """``make`` makes the pupil, here and in the other process. Unless ``aside``, it learns in a thread of this one:
+        that is quicker for a short log."""
         self._make, self._aside = make, aside
         self.learnt = 0
         """Place of the last event learnt so far."""
