@@ -25,6 +25,8 @@ TREE: dict[str, dict[str, list[str]]] = {
         "restore": [],
         "import": [],
         "export": [],
+        "cut": [],
+        "shrink": [],
     },
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": [], "play": []},
     "The experiments": {
