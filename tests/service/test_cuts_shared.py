@@ -184,3 +184,36 @@ def test_another_process_hears_of_it(postgres: Postgres, staleness: float | None
     for hub in (here, there):
         hub.stop()
     check_fold(open_store(url))
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("staleness", [None, 0.5])
+def test_a_process_that_has_not_heard_what_is_gone(postgres: Postgres, staleness: float | None) -> None:
+    """Events may go before every process has heard of them: it takes the state that is kept."""
+    url = postgres.new(f"deaf{staleness is None}".lower())
+    here, there = (Hub(open_store(url)) if staleness is None else stale(url, staleness) for _ in range(2))
+
+    async def play() -> None:
+        await here.create("shop", SETTINGS, 7)
+        await there.catch_up("shop")
+        for turn in range(4):
+            one, other = (here, there) if turn % 2 else (there, here)
+            for number in range(20):
+                await one.decide("shop", offer(f"d{turn}-{number}"))
+                await one.reward("shop", [Feedback(decision_id=f"d{turn}-{number}", reward=0.1)])
+            await one.change("shop", Change(version=turn + 1, policy=("oful", "quorum")[turn % 2]))
+            await asyncio.sleep(0.01)
+            assert isinstance(await one.cut("shop", 0), CutMade)
+            await one.purge()
+            assert other.bandits["shop"].learner.place < one.bandits["shop"].learner.place - 40
+            (found,) = await other.reward("shop", [Feedback(decision_id=f"d{turn}-0", reward=0.1)])
+            assert found.status == "unknown"
+            await other.decide("shop", offer(f"open{turn}"))
+            await one.catch_up("shop")
+            await other.catch_up("shop")
+            assert here.bandits["shop"].learner.digest() == there.bandits["shop"].learner.digest()
+
+    together([here, there], play)
+    for hub in (here, there):
+        hub.stop()
+    check_fold(open_store(url))

@@ -94,6 +94,7 @@ def told(hub: Hub, name: str) -> dict[str, Any]:
         "clock": learner.clock,
         "recent": status.recent,
         "estimate": status.estimate,
+        "uncertainty": status.uncertainty,
         "log": hashlib.sha256(b"\n".join(lines)).hexdigest(),
     }
 

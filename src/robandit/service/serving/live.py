@@ -157,12 +157,24 @@ class Bandits(dict[str, LiveBandit]):
 
     def hear(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
+        if entry.place > bandit.learner.place + 1:
+            self._reload(bandit, store)
         place = bandit.learner.place
         if entry.place > place + 1 and not isinstance(entry.event, Erased):  # before which there are gaps
             raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
         if entry.place > place:
             self._take(bandit, entry, store)
             self._applied(bandit, entry.event)
+
+    def _reload(self, bandit: LiveBandit, store: Store | StorePart) -> None:
+        """Go on from the beginning of a log that was cut after what is known here: the events in between are gone."""
+        beginning = store.beginning(bandit.record.number)
+        if beginning is not None and beginning.place > bandit.learner.place:
+            first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+            bandit.learner, bandit.saved = load(bandit.record, first, store)
+            bandit.oldest, bandit.timed = None, False
+            self.leftovers.cut(bandit.record.number, bandit.learner.life.begins)
+            self._touch(bandit)
 
     def _take(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""

@@ -22,7 +22,7 @@ from robandit.wire.types import BanditSettings
 log = logging.getLogger("robandit.service")
 
 
-def load(record: Bandit, settings: BanditSettings, store: Store) -> tuple[Learner, int]:
+def load(record: Bandit, settings: BanditSettings, store: Store | StorePart) -> tuple[Learner, int]:
     """A bandit's state, and the place from which it was folded. Another process may delete the bandit at this moment,
     or cut its log."""
     while True:
@@ -47,7 +47,9 @@ def begin_of(store: Store | StorePart, number: int) -> Begin:
     return lambda: read_kept(store.beginning(number))
 
 
-def _restored(record: Bandit, settings: BanditSettings, store: Store, beginning: Beginning | None) -> Learner:
+def _restored(
+    record: Bandit, settings: BanditSettings, store: Store | StorePart, beginning: Beginning | None
+) -> Learner:
     """A bandit's state as its last snapshot has it, or the one that its log begins with."""
     begins = 0 if beginning is None else beginning.place
     try:

@@ -169,6 +169,10 @@ class StorePart(Protocol):
         """What a log begins with that was cut."""
         ...
 
+    def bandits(self) -> list[Bandit]:
+        """All bandits, by number."""
+        ...
+
     def unplaced(self) -> set[int]:
         """The lanes that have decisions without a place."""
         ...
