@@ -26,6 +26,7 @@ TREE: dict[str, dict[str, list[str]]] = {
         "import": [],
         "export": [],
         "cut": [],
+        "forget": [],
         "shrink": [],
     },
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": [], "play": []},

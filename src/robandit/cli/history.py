@@ -1,4 +1,4 @@
-"""What happens to logs: `robandit import`, `robandit export` and `robandit cut`."""
+"""What happens to logs: `robandit import`, `export`, `cut` and `forget`."""
 
 from __future__ import annotations
 
@@ -226,3 +226,44 @@ def _cut(options: Namespace) -> None:
 
 
 CUT = Command("cut", "Let the old events of a log go.", _CUT, _cut_options, _cut, "client")
+
+# forget
+
+_FORGET = """\
+Forget decisions and their rewards, such as those about a person who asks for
+that. They go from the log, and the state is folded anew as if they had never
+been made. FILE has their ids, one a line. Give the command again if it was
+stopped: what is forgotten already is unknown then.
+
+  robandit forget ids.txt --bandit shop
+
+Backups and copies of the log that were made before still have them, and what
+was cut from a log stays in what was learnt, as numbers."""
+
+
+def _forget_options(parser: ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="The ids of decisions, one a line.")
+    _where(parser)
+
+
+def _forget(options: Namespace) -> None:
+    from robandit.client import ServiceError
+
+    ids = [line for line in options.file.read_text(encoding="utf-8").split("\n") if line]
+    if not ids:
+        raise ConfigError(f"{options.file} has no ids: write one a line")
+    with _client(options) as client:
+        try:
+            found = client.forget(options.bandit, ids)
+        except ServiceError as error:
+            raise ConfigError(str(error)) from None
+    print(f"{found.decisions:,} decisions are forgotten; {len(found.unknown):,} of the ids are unknown.")
+    if found.cut:
+        raise ConfigError(
+            f"{len(found.cut):,} decisions stay, {found.cut[0]!r} first: they were open when the log was cut after "
+            "them, and go with the next cut"
+        )
+
+
+_ABOUT = "Forget decisions, as if they had never been made."
+FORGET = Command("forget", _ABOUT, _FORGET, _forget_options, _forget, "client")

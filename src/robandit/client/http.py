@@ -16,6 +16,7 @@ from robandit.client.calls import ServiceError as ServiceError
 from robandit.wire.changes import ChangeMade, Deleted
 from robandit.wire.cuts import CutMade
 from robandit.wire.events import Event
+from robandit.wire.forgetting import ForgetMade
 from robandit.wire.imports import ImportDone
 from robandit.wire.types import Chosen, Outcome, Status
 
@@ -124,6 +125,10 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def cut(self, name: str, *, keep_days: float, wait: float = 600.0) -> CutMade:
         """Let the events of a log go that are older than so many days, for good, and keep what they taught."""
         return self._do(self._calls.cut(name, keep_days, wait))
+
+    def forget(self, name: str, decision_ids: Iterable[str], *, wait: float = 600.0) -> ForgetMade:
+        """Forget decisions and their rewards, such as those about a person: as if they had never been made."""
+        return self._do(self._calls.forget(name, decision_ids, wait))
 
     def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
         """Learn from rewards of decisions that others made: dicts with ``id``, ``features``, ``reward`` and, if known,
@@ -261,6 +266,10 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def cut(self, name: str, *, keep_days: float, wait: float = 600.0) -> CutMade:
         """See `Client.cut`."""
         return await self._do(self._calls.cut(name, keep_days, wait))
+
+    async def forget(self, name: str, decision_ids: Iterable[str], *, wait: float = 600.0) -> ForgetMade:
+        """See `Client.forget`."""
+        return await self._do(self._calls.forget(name, decision_ids, wait))
 
     async def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
         """See `Client.learn_history`."""

@@ -19,6 +19,7 @@ from robandit.service.serving import reports
 from robandit.service.serving.change_queue import Done, Queue
 from robandit.service.serving.changes import Changes
 from robandit.service.serving.cuts import Cuts
+from robandit.service.serving.forgetting import Forgetting
 from robandit.service.serving.imports import Imports, told
 from robandit.service.serving.lanes import Lanes
 from robandit.service.serving.lessons import Lessons
@@ -29,6 +30,7 @@ from robandit.service.stores.store import DamageError, Item, Store, StoreError, 
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Erased, encode
+from robandit.wire.forgetting import ForgetMade, ForgetWaits
 from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import (
     Answered,
@@ -72,6 +74,7 @@ class Hub:
         self._imports = Imports(self.bandits, self.clock)
         self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._cuts = Cuts(self.bandits, self.clock, self._lanes.of)
+        self._forgetting = Forgetting(self.bandits, self.clock, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         self._placed = False
         store.release()
@@ -225,6 +228,10 @@ class Hub:
         """Cut a log, so that it keeps the events of so many days."""
         return await self._on(name, lambda bandit: self._cuts.cut(bandit, keep_days))
 
+    async def forget(self, name: str, ids: Sequence[str]) -> ForgetMade | ForgetWaits:
+        """Forget decisions, such as those about a person: the state is one then that has never known them."""
+        return await self._on(name, lambda bandit: self._forgetting.forget(bandit, ids))
+
     async def retain(self) -> None:
         """Cut the logs whose time is over."""
         if await self._watches():
@@ -349,6 +356,7 @@ class Hub:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
         self._lessons.stop()
         self._cuts.stop()
+        self._forgetting.stop()
         self._lanes.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:

@@ -118,7 +118,25 @@ class Cut(msgspec.Struct, tag="K", frozen=True, kw_only=True, gc=False):
     """Number of these decisions that stay, since their reward was not final there."""
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased | Imported | Cut
+class Blank(msgspec.Struct, tag="G", frozen=True, kw_only=True, gc=False):
+    """What stays of an event that was forgotten: that there was one."""
+
+    id: str
+    """Its place."""
+    at: float
+
+
+class Forgot(msgspec.Struct, tag="F", frozen=True, kw_only=True, gc=False):
+    """Decisions were forgotten, with their rewards. From here on the state is one that has never known them."""
+
+    id: str
+    """How often something was forgotten, from 1 on."""
+    at: float
+    decisions: int
+    """Number of decisions, and of rows of history."""
+
+
+Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased | Imported | Cut | Blank | Forgot
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

@@ -44,21 +44,23 @@ def check_bandits(store: Store) -> Iterator[BanditCheck]:
         if read_tombstone(record) is not None:  # deleted, and its log with it
             continue
         while True:
+            faults: list[str] = []
+            kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
             try:
                 beginning = store.beginning(record.number)
             except DamageError as error:
                 yield BanditCheck(record.name, 0, [str(error)])
                 break
-            found = _check(store, record, beginning)
-            if not found.faults or store.beginning(record.number) == beginning:
+            found = _check(store, record, beginning, kept, faults)
+            if not found.faults or (store.beginning(record.number), _snapshot(store, record, [])) == (beginning, kept):
                 yield found
-                break  # otherwise a service that runs has cut the log meanwhile
+                break  # otherwise some of the log may have gone meanwhile, by a service that runs
 
 
-def _check(store: Store, record: Bandit, beginning: Beginning | None) -> BanditCheck:
+def _check(
+    store: Store, record: Bandit, beginning: Beginning | None, kept: Snapshot | None, faults: list[str]
+) -> BanditCheck:
     """Fold a log from its beginning as far as it goes."""
-    faults: list[str] = []
-    kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
     settings = msgspec.json.decode(record.settings, type=BanditSettings)
     begins = 0 if beginning is None else beginning.place
     if settings.policy not in POLICIES:  # of a version that had it

@@ -86,11 +86,19 @@ class _Cut(msgspec.Struct, tag="K"):
     pass
 
 
+class _Blank(msgspec.Struct, tag="G"):
+    pass
+
+
+class _Forgot(msgspec.Struct, tag="F"):
+    pass
+
+
 class _Outside(msgspec.Struct, tag="I"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside | _Cut)
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside | _Cut | _Blank | _Forgot)
 
 
 class Endings:

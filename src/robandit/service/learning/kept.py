@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.student import Student, changed, learns_with, needs_refold, rule
 from robandit.service.stores.store import Beginning, DamageError
-from robandit.wire.events import Changed, Event
+from robandit.wire.events import Blank, Changed, Closed, Decided, Event, Imported, Rewarded
 from robandit.wire.types import BanditSettings
 
 
@@ -84,16 +84,24 @@ def first_student(settings: BanditSettings, seed: int, kept: KeptState | None, c
     return student
 
 
-class Cutter:
-    """Folds a log up to a time, and keeps all that it takes to go on from there. It is a `Pupil`."""
+class Folder:
+    """Folds a log up to a time, without some events, and keeps all that it takes to go on. It is a `Pupil`."""
 
     def __init__(
-        self, settings: BanditSettings, seed: int, kept: KeptState | None, changes: Mapping[str, Changed], before: float
+        self,
+        settings: BanditSettings,
+        seed: int,
+        kept: KeptState | None,
+        changes: Mapping[str, Changed],
+        *,
+        before: float = float("inf"),
+        without: Collection[str] = (),
     ) -> None:
-        """``settings`` are the first ones, and ``changes`` all since the beginning of the log, by id."""
-        self._learner = Learner(settings, seed) if kept is None else kept.restore(seed)
-        self._before, self._over = before, False
-        now, self._students = self._learner.settings, dict[str, Student]()
+        """``settings`` are the first ones, and ``changes`` all that come after ``kept``, by id. Of decisions and rows
+        of history ``without`` has the ids that it leaves out."""
+        self.learner = Learner(settings, seed) if kept is None else kept.restore(seed)
+        self._before, self._over, self._without = before, False, frozenset(without)
+        now, self._students = self.learner.settings, dict[str, Student]()
         for name, event in changes.items():
             if needs_refold(event):
                 self._students[name] = first_student(learns_with(now, event), seed, kept, name)
@@ -103,28 +111,32 @@ class Cutter:
     @property
     def place(self) -> int:
         """Place of the last event before the time."""
-        return self._learner.place
+        return self.learner.place
 
     def apply(self, event: Event) -> None:
-        """Fold in the next event; from the first on that is not before the time, none."""
-        self._over = self._over or event.at >= self._before
+        """Fold in the next event; from the first on that is not before the time, or that is a change which was
+        not known, none."""
+        if event.id in self._without and isinstance(event, Decided | Imported | Rewarded | Closed):
+            event = Blank(id=str(self.place + 1), at=event.at)
+        unplanned = needs_refold(event) and event.id not in self._students
+        self._over = self._over or event.at >= self._before or unplanned
         if self._over:
             return
         student = self._students.pop(event.id, None) if needs_refold(event) else None
         for one in self._students.values():
             one.apply(event)
-        self._learner.apply(event, None if student is None else student.policy)
+        self.learner.apply(event, None if student is None else student.policy)
 
     def state(self) -> bytes:
         """What is to be kept, as `read_kept` reads it."""
         if self._loaded is not None:
             return self._loaded
-        learner = self._learner
+        learner = self.learner
         students = {name: one.state() for name, one in self._students.items()}
         settings = msgspec.json.encode(learner.settings)
         facts = learner.place, learner.clock, learner.decisions, learner.life.version
         return msgspec.msgpack.encode(KeptState(*facts, settings, learner.snapshot(), list(learner.pending), students))
 
     def load(self, data: bytes) -> None:
-        """Take what another `Cutter` keeps."""
+        """Take what another `Folder` keeps, only to hand it on."""
         self._loaded = data

@@ -31,7 +31,7 @@ from robandit.service.learning.student import (
 )
 from robandit.service.learning.trust import TrustHistory
 from robandit.service.learning.versions import Versions
-from robandit.wire.events import Changed, Closed, Cut, Decided, Erased, Event, Imported, Proved, Rewarded
+from robandit.wire.events import Changed, Closed, Cut, Decided, Erased, Event, Forgot, Imported, Proved, Rewarded
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
@@ -190,7 +190,9 @@ class Learner:
             self.life.erased = event
         elif isinstance(event, Cut):
             self.life.cut = event
-        else:
+        elif isinstance(event, Forgot):
+            self.life.forgotten += 1
+        elif isinstance(event, Rewarded | Closed):
             self._settle(self.pending.pop(event.id), event)
 
     def _change(self, event: Changed, fresh: Policy | None) -> None:
@@ -286,7 +288,7 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
-        if self.life.version > 1 or self.life.imported or self.life.cut is not None:
+        if self.life.version > 1 or self.life.imported or any(self.life.edition):
             plain["shadows"] = [(name, shadow.plain()) for name, shadow in self.shadows.items()]
             plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)

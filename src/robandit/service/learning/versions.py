@@ -31,6 +31,13 @@ class Versions:
         """Number of rounds that other policies have decided than the one that acts."""
         self.cut: Cut | None = None
         """Where the log was cut last."""
+        self.forgotten = 0
+        """How often decisions were forgotten."""
+
+    @property
+    def edition(self) -> tuple[int, int]:
+        """What changes whenever something of the log goes: whoever learns it begins again then."""
+        return self.begins, self.forgotten
 
     @property
     def begins(self) -> int:
@@ -45,11 +52,11 @@ class Versions:
 
     def plain(self) -> list[Any]:
         """All of it as plain data."""
-        cut = [] if self.cut is None else [self.cut]
-        return [self.version, list(self.changes), self.archived, self.others, self.imported, *cut]
+        gone = [self.cut, self.forgotten] if any(self.edition) else []
+        return [self.version, list(self.changes), self.archived, self.others, self.imported, *gone]
 
     def restore(self, plain: list[Any]) -> None:
         """Go on from what `plain` gave."""
-        self.version, changes, self.archived, self.others, self.imported, *cut = plain
+        self.version, changes, self.archived, self.others, self.imported, *gone = plain
         self.changes.extend(msgspec.convert(changes, list[Changed]))
-        self.cut = msgspec.convert(cut[0], Cut) if cut else None
+        self.cut, self.forgotten = msgspec.convert(gone or [None, 0], tuple[Cut | None, int])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,23 +12,20 @@ import msgspec
 
 from robandit.service.clock import ServiceClock
 from robandit.service.learning.classroom import Classroom
-from robandit.service.learning.kept import Cutter, KeptState, read_kept
-from robandit.service.learning.student import needs_refold
-from robandit.service.refused import Gone, LogCut, Refused
+from robandit.service.learning.kept import Folder, KeptState
+from robandit.service.refused import LogCut, Refused
 from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
+from robandit.service.serving.refolds import Plan, pages_for, plan_for
 from robandit.service.stores.store import Beginning, Item
 from robandit.wire.cuts import CutMade, CutWaits
-from robandit.wire.events import Changed, Cut
-from robandit.wire.types import BanditSettings
+from robandit.wire.events import Cut
 
 log = logging.getLogger("robandit.service")
 
 PATIENCE = 2.0
 """Seconds after which a request is answered that its log is not cut yet."""
-NEAR = 500
-"""Number of events that are folded in a thread, and not in a process of its own."""
 EVERY = 60.0
 """Seconds after which it is looked again whether the time of some log is over."""
 SHARE = 0.05
@@ -36,28 +33,12 @@ SHARE = 0.05
 _DAY = 86_400.0
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What there is to fold."""
-
-    kept: KeptState | None
-    version: int
-    """Version of the settings when the plan was made."""
-    changes: dict[str, Changed]
-    """All changes since the log begins, by id."""
-
-    @property
-    def begins(self) -> int:
-        """Place after which the log begins."""
-        return 0 if self.kept is None else self.kept.place
-
-
 @dataclass(eq=False)
 class _Work:
     """A log that is being cut."""
 
     keep_days: float
-    room: Classroom[Cutter] | None = None
+    room: Classroom[Folder] | None = None
     task: asyncio.Task[None] = field(init=False)
 
 
@@ -119,55 +100,26 @@ class Cuts:
         ask = self._queue_of(bandit).ask
         async with self._alone:
             while True:
-                plan: _Plan = await ask(partial(self._plan, bandit))
-                settings = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-                make = partial(Cutter, settings, bandit.record.seed, plan.kept, plan.changes, before)
-                work.room = Classroom(make, aside=bandit.learner.place - plan.begins > NEAR)
+                plan: Plan = await ask(partial(plan_for, self._bandits, bandit))
+                work.room = plan.room(before=before)
+                pages = pages_for(plan, partial(self._page, bandit, before), self._queue_of(bandit), work.room)
                 try:
-                    cutter = await work.room.teach(self._pages(bandit, plan, before, work.room))
+                    folder = await work.room.teach(pages)
                 except LogCut:
                     continue
-                body = await asyncio.to_thread(cutter.state)
+                body = await asyncio.to_thread(folder.state)
                 kept = msgspec.msgpack.decode(body, type=KeptState)
                 if kept.place == plan.begins or await ask(partial(self._install, bandit, plan, kept, body)):
                     return
 
-    def _plan(self, bandit: LiveBandit, items: list[Item]) -> _Plan:
-        """What there is to fold now."""
-        if bandit.learner.life.erased is not None:
-            raise Gone(bandit.record.name)
-        kept, version = read_kept(self._bandits.beginning(bandit)), bandit.learner.life.version
-        since = 1 if kept is None else kept.version
-        changes = [self._bandits.change_to(bandit, number) for number in range(since + 1, version + 1)]
-        return _Plan(kept, version, {event.id: event for event in changes})
+    def _page(self, bandit: LiveBandit, before: float, after: int) -> list[bytes]:
+        """The next events; none where nothing is so old."""
+        first = self._bandits.first_at(bandit)
+        return [] if first is None or first >= before else self._bandits.page(bandit, after)
 
-    async def _pages(
-        self, bandit: LiveBandit, plan: _Plan, before: float, room: Classroom[Cutter]
-    ) -> AsyncIterator[list[bytes]]:
-        """The log up to a time, and a little more. Where nothing is that old, nothing."""
-        after = plan.begins
-
-        def page(items: list[Item]) -> list[bytes]:
-            if bandit.learner.life.erased is not None:
-                raise Gone(bandit.record.name)
-            if bandit.learner.life.begins != plan.begins:
-                raise LogCut(bandit.record.name)
-            first = self._bandits.first_at(bandit)
-            return [] if first is None or first >= before else self._bandits.page(bandit, after)
-
-        while found := await self._queue_of(bandit).ask(page):
-            yield found
-            after += len(found)
-            if room.learnt < after:
-                return
-
-    def _install(self, bandit: LiveBandit, plan: _Plan, kept: KeptState, body: bytes, items: list[Item]) -> bool:
+    def _install(self, bandit: LiveBandit, plan: Plan, kept: KeptState, body: bytes, items: list[Item]) -> bool:
         """Let a log begin with this state; whether it still fits."""
-        life = bandit.learner.life
-        if life.erased is not None:
-            raise Gone(bandit.record.name)
-        new = [self._bandits.change_to(bandit, number) for number in range(plan.version + 1, life.version + 1)]
-        if life.begins != plan.begins or any(map(needs_refold, new)):
+        if not plan.fits(self._bandits):
             return False
         number, open_ = bandit.record.number, kept.open
         at = self._clock.at_least(bandit.learner.clock)

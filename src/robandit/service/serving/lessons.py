@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from robandit.service.learning.classroom import Classroom
-from robandit.service.learning.kept import first_student, read_kept
+from robandit.service.learning.kept import first_student
 from robandit.service.learning.student import Student
 from robandit.service.refused import Gone, LogCut, Refused
 from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.life import LifeCycle
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
-from robandit.service.stores.store import Beginning, Item
+from robandit.service.serving.refolds import Plan, plan_for
+from robandit.service.stores.store import Item
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.events import Changed
 from robandit.wire.types import BanditSettings
@@ -97,25 +98,24 @@ class Lessons:
         self, bandit: LiveBandit, wanted: Change, settings: BanditSettings, lesson: Lesson
     ) -> Changed:
         ask = self._queue_of(bandit).ask
-        beginning: Beginning | None = await ask(lambda items: self._bandits.beginning(bandit))
-        begins = 0 if beginning is None else beginning.place
-        lesson.room = Classroom(partial(first_student, settings, bandit.record.seed, read_kept(beginning)))
-        async with self._seats if bandit.learner.place - begins > NEAR else nullcontext():
-            student = await lesson.room.teach(self._pages(bandit, begins))
-        finish = partial(self._life.finish, bandit, wanted, student, begins)
+        plan: Plan = await ask(partial(plan_for, self._bandits, bandit))
+        lesson.room = Classroom(partial(first_student, settings, bandit.record.seed, plan.kept))
+        async with self._seats if bandit.learner.place - plan.begins > NEAR else nullcontext():
+            student = await lesson.room.teach(self._pages(bandit, plan))
+        finish = partial(self._life.finish, bandit, wanted, student, plan.edition)
         found: Changed | None = None
         while found is None:
             found = await ask(finish)
         return found
 
-    async def _pages(self, bandit: LiveBandit, begins: int) -> AsyncIterator[list[bytes]]:
+    async def _pages(self, bandit: LiveBandit, plan: Plan) -> AsyncIterator[list[bytes]]:
         """The log, up to a few events that it may grow by meanwhile."""
-        ask, after = self._queue_of(bandit).ask, begins
+        ask, after = self._queue_of(bandit).ask, plan.begins
 
         def page(items: list[Item]) -> list[bytes]:
             if bandit.learner.life.erased is not None:
                 raise Gone(bandit.record.name)
-            if bandit.learner.life.begins != begins:
+            if bandit.learner.life.edition != plan.edition:
                 raise LogCut(bandit.record.name)
             return self._bandits.page(bandit, after)
 

@@ -45,14 +45,14 @@ class LifeCycle:
         return event
 
     def finish(
-        self, bandit: LiveBandit, wanted: Change, student: Student, begins: int, items: list[Item]
+        self, bandit: LiveBandit, wanted: Change, student: Student, edition: tuple[int, int], items: list[Item]
     ) -> Changed | None:
         """Let a policy learn what is new in the log, for one slice; once it has learnt all, make the change. It has
-        learnt the log that begins after a place."""
+        learnt an ``edition`` of the log."""
         self._check_there(bandit)
         if (known := _known(bandit, wanted)) is not None:
             return known
-        if bandit.learner.life.begins != begins:
+        if bandit.learner.life.edition != edition:
             raise LogCut(bandit.record.name)
         end = perf_counter() + SLICE
         for one in self._bandits.after(bandit, student.place):

@@ -30,6 +30,7 @@ from robandit.service.stores.store import (
     Bandit,
     Beginning,
     DamageError,
+    Held,
     Item,
     LogEntry,
     Snapshot,
@@ -39,7 +40,7 @@ from robandit.service.stores.store import (
     open_ids,
     read_tombstone,
 )
-from robandit.wire.events import Changed, Cut, Erased, Event, decode
+from robandit.wire.events import Changed, Cut, Erased, Event, Forgot, decode
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
@@ -170,14 +171,21 @@ class Bandits(dict[str, LiveBandit]):
         """Go on from the beginning of a log that was cut after what is known here: the events in between are gone."""
         beginning = store.beginning(bandit.record.number)
         if beginning is not None and beginning.place > bandit.learner.place:
-            first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-            bandit.learner, bandit.saved = load(bandit.record, first, store)
-            bandit.oldest, bandit.timed = None, False
+            self._load_again(bandit, store)
             self.leftovers.cut(bandit.record.number, bandit.learner.life.begins)
-            self._touch(bandit)
+
+    def _load_again(self, bandit: LiveBandit, store: Store | StorePart) -> None:
+        """Take the state from the store: some of what it follows from is gone."""
+        first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+        bandit.learner, bandit.saved = load(bandit.record, first, store)
+        bandit.oldest, bandit.timed, bandit.seen = None, False, 0
+        self._touch(bandit)
 
     def _take(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
+        if isinstance(entry.event, Forgot):
+            self._load_again(bandit, store)
+            return
         if not needs_refold(entry.event):
             bandit.learner.apply(entry.event)
             return
@@ -289,6 +297,16 @@ class Bandits(dict[str, LiveBandit]):
         bandit.begun, bandit.switched = kept, True
         items.append(kept)
         self.put(bandit, event, items)
+
+    def replace(self, bandit: LiveBandit, learner: Learner, event: Forgot, items: list[Item]) -> None:
+        """Go on with another state, from an event on. A snapshot comes with it, so that nobody finds the old one."""
+        bandit.learner, bandit.switched, bandit.seen = learner, True, 0
+        bandit.timed = False
+        self.put(bandit, event, items)
+
+    def held(self, bandit: LiveBandit, id: str) -> list[Held]:  # noqa: A002
+        """Where the decision of an id and its reward are, as far as they are written."""
+        return self._readable(bandit.record.number).held(bandit.record.number, id)
 
     def change_to(self, bandit: LiveBandit, version: int) -> Changed:
         """The change that made a version of the settings, since the log began."""

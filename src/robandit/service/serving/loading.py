@@ -17,6 +17,7 @@ from robandit.service.stores.store import (
     events,
     read_tombstone,
 )
+from robandit.wire.events import Forgot
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
@@ -24,15 +25,19 @@ log = logging.getLogger("robandit.service")
 
 def load(record: Bandit, settings: BanditSettings, store: Store | StorePart) -> tuple[Learner, int]:
     """A bandit's state, and the place from which it was folded. Another process may delete the bandit at this moment,
-    or cut its log."""
+    cut its log, or forget some of it."""
+    quick = True
     while True:
-        beginning = store.beginning(record.number)
-        learner = _restored(record, settings, store, beginning)
-        saved = learner.place
+        beginning, last = store.beginning(record.number), store.ends(record.number)
+        learner = _restored(record, settings, store, beginning, quick=quick)
+        saved, sound = learner.place, True
         try:
-            for _ in fold(learner, partial(events, store, record.number), begin_of(store, record.number)):
-                pass
-            return learner, saved
+            for event in fold(learner, partial(events, store, record.number), begin_of(store, record.number)):
+                if isinstance(event, Forgot):  # what it forgot may be in the snapshot, or was there a moment ago
+                    sound &= not quick and last is not None and learner.place <= last[1]
+            if sound:
+                return learner, saved
+            quick = False
         except DamageError:
             erased = next((read_tombstone(one) for one in store.bandits() if one.number == record.number), None)
             if erased is not None:
@@ -48,12 +53,12 @@ def begin_of(store: Store | StorePart, number: int) -> Begin:
 
 
 def _restored(
-    record: Bandit, settings: BanditSettings, store: Store | StorePart, beginning: Beginning | None
+    record: Bandit, settings: BanditSettings, store: Store | StorePart, beginning: Beginning | None, *, quick: bool
 ) -> Learner:
-    """A bandit's state as its last snapshot has it, or the one that its log begins with."""
+    """A bandit's state as its last snapshot has it, if that is ``quick``, or the one that its log begins with."""
     begins = 0 if beginning is None else beginning.place
     try:
-        if (kept := store.snapshot(record.number)) is not None and kept.place >= begins:
+        if quick and (kept := store.snapshot(record.number)) is not None and kept.place >= begins:
             return Learner.restore(settings, record.seed, kept.body)
     except (DamageError, ValueError, KeyError, TypeError) as error:
         log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)

@@ -21,6 +21,7 @@ from robandit.service.stores.store import (
     Item,
     LogEntry,
     Purge,
+    Rewrite,
     Snapshot,
     Store,
     StoreError,
@@ -30,7 +31,7 @@ from robandit.service.stores.store import (
     open_ids,
     read_tombstone,
 )
-from robandit.wire.events import Changed, Closed, Cut, Decided, Erased, Event, Proved, Rewarded
+from robandit.wire.events import Blank, Changed, Closed, Cut, Decided, Erased, Event, Proved, Rewarded
 
 MakeStore: TypeAlias = Callable[[], Store]
 STRANGE = "\x00 ' \\ % ? ü"  # an id may hold any character
@@ -143,6 +144,21 @@ def check_beginning(make: MakeStore, bandit: int) -> None:
         assert store.beginning(bandit) is None, "a deleted bandit has what its log begins with"
 
 
+def check_rewritten(make: MakeStore, bandit: int) -> None:
+    """An event may take the place of another. What was there is not found any more, and its id is free."""
+    log: list[Event] = [_decided(STRANGE), _decided("b"), Rewarded(id=STRANGE, at=1.0, reward=1.0)]
+    _write(make, _entries(bandit, log))
+    with closing(make()) as store:
+        assert store.held(bandit, STRANGE) == [Held(1, 0, STRANGE), Held(3, 1, STRANGE)], "an id's events aren't found"
+        assert store.held(bandit, "new") == [], "an id is found that nobody used"
+    blanks = [Blank(id=str(place), at=0.5) for place in (1, 3)]
+    _write(make, [Rewrite(bandit, place, blank) for place, blank in zip((1, 3), blanks, strict=True)])
+    with closing(make()) as store:
+        assert list(events(store, bandit)) == [blanks[0], log[1], blanks[1]], "an event is not rewritten, or another is"
+        assert store.held(bandit, STRANGE) == [], "what was rewritten is found"
+    _write(make, _entries(bandit, [_decided(STRANGE)], after=3))
+
+
 def check_exclusive(make: MakeStore, bandit: int) -> None:
     """One process at a time writes and watches. Those that share a store hear what the others wrote, once."""
     with closing(make()) as store:
@@ -214,7 +230,8 @@ def _check_placed(store: Store, part: StorePart, bandit: int) -> None:
 
 
 STORE_CHECKS = (
-    *(check_read_back, check_once, check_uncommitted, check_snapshot, check_deleted, check_beginning),
+    *(check_read_back, check_once, check_uncommitted, check_snapshot, check_deleted),
+    *(check_beginning, check_rewritten),
     *(check_exclusive, check_part),
 )
 

@@ -62,6 +62,7 @@ _KEEP = """
 INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
 SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
 """
+_REWRITE = "UPDATE events SET kind = %s, id = %s, body = %s, crc = %s WHERE bandit = %s AND place = %s"
 _PURGE = "DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s AND place <> ALL (%s::bigint[])"
 _BEGIN = """
 INSERT INTO beginnings VALUES (%s, %s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
@@ -236,6 +237,8 @@ class PostgresStore(PostgresLink):
                 self._free([(entry.bandit, entry.event.id) for entry in found.entries])
                 numbers = [self._next(entry.bandit) for entry in found.entries]
                 cursor.execute(_ADD, (numbers, *event_columns(found.entries)))
+            for bandit, place, *new in zip(*event_columns(found.rewrites), strict=True) if found.rewrites else ():
+                cursor.execute(_REWRITE, (*new, bandit, place))
             for row in map(snapshot_row, snapshots):
                 cursor.execute(_KEEP, row)
         self._bandits = found.bandits[-1][0] if found.bandits else self._bandits

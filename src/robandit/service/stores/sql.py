@@ -23,6 +23,7 @@ from robandit.service.stores.store import (
     Item,
     LogEntry,
     Purge,
+    Rewrite,
     Snapshot,
     tombstone,
 )
@@ -55,6 +56,7 @@ class Rows(NamedTuple):
     entries: list[LogEntry]
     purges: list[Purge]
     beginnings: list[tuple[Any, ...]]
+    rewrites: list[LogEntry]
 
     @classmethod
     def of(cls, items: Sequence[Item]) -> Rows:
@@ -69,6 +71,7 @@ class Rows(NamedTuple):
             entries,
             [item for item in items if isinstance(item, Purge)],
             [(*item, checksum(*item)) for item in items if isinstance(item, Beginning) and item.bandit not in erased],
+            [LogEntry(*item) for item in items if isinstance(item, Rewrite)],
         )
 
 
@@ -153,6 +156,10 @@ class SQLReader(ABC):
         if checksum(bandit, max(place, UNPLACED), kind, id, body) != crc:
             raise self._damaged(bandit, place)
         return decode(body)
+
+    def held(self, bandit: int, id: str) -> list[Held]:  # noqa: A002
+        query = "SELECT place, kind FROM events WHERE bandit = ? AND id = ? AND kind < 2 AND place > 0 ORDER BY kind"
+        return [Held(place, kind, id) for place, kind in self._rows(query, bandit, self._id(id))]
 
     def before(self, bandit: int, place: int, most: int) -> list[Held]:
         query = "SELECT place, kind, id FROM events WHERE bandit = ? AND place > 0 AND place < ?"

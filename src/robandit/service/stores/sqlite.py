@@ -20,6 +20,7 @@ OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
 _PAGES_BACK = 2000
 """Number of pages that the file shrinks by at most when events go. A purge frees fewer, unless its events are large."""
+_REWRITE = "UPDATE events SET kind = ?, id = ?, body = ?, crc = ? WHERE bandit = ? AND place = ?"
 _PURGE = """
 DELETE FROM events WHERE bandit = ? AND place BETWEEN ? AND ? AND place NOT IN (SELECT value FROM json_each(?))
 """
@@ -53,6 +54,7 @@ class SQLiteStore(SQLReader):
             mode = self._db.pragma("journal_mode", "WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute("PRAGMA cell_size_check = ON")
+            self._db.execute("PRAGMA secure_delete = ON").fetchall()  # what goes is overwritten
             prepare(self._db, self.where)
         except apsw.BusyError:
             raise StoreError(f"{path} is open in another process; only one can serve from it") from None
@@ -86,6 +88,7 @@ class SQLiteStore(SQLReader):
                 self._db.executemany(f"DELETE FROM {table} WHERE bandit = ?", [(row[0],) for row in rows.renamed])
             self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?, ?)", rows.bandits)
             self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", map(event_row, rows.entries))
+            self._db.executemany(_REWRITE, [(*row[2:], *row[:2]) for row in map(event_row, rows.rewrites)])
             self._db.executemany(_PURGE, [(*purge[:3], json.dumps(purge.keep)) for purge in rows.purges])
             self._db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?, ?, ?)", rows.beginnings)
             self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", map(snapshot_row, snapshots))

@@ -9,12 +9,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from robandit.wire.events import (
+    Blank,
     Changed,
     Closed,
     Cut,
     Decided,
     Erased,
     Event,
+    Forgot,
     Imported,
     Proved,
     Rewarded,
@@ -22,7 +24,18 @@ from robandit.wire.events import (
     encode,
 )
 
-KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3, Cut: 4}
+KINDS: dict[type, int] = {
+    Decided: 0,
+    Imported: 0,
+    Rewarded: 1,
+    Closed: 1,
+    Proved: 2,
+    Changed: 3,
+    Erased: 3,
+    Cut: 4,
+    Blank: 5,
+    Forgot: 6,
+}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
 FORMAT = 3
@@ -89,6 +102,14 @@ class Beginning(NamedTuple):
     body: bytes
 
 
+class Rewrite(NamedTuple):
+    """An event that takes the place of another, which is to go."""
+
+    bandit: int
+    place: int
+    event: Event
+
+
 class Held(NamedTuple):
     """An event that is in a log: where, of which kind, and its id."""
 
@@ -97,7 +118,7 @@ class Held(NamedTuple):
     id: str
 
 
-Item: TypeAlias = Bandit | LogEntry | Purge | Beginning
+Item: TypeAlias = Bandit | LogEntry | Purge | Beginning | Rewrite
 
 
 class StoreError(Exception):
@@ -171,6 +192,10 @@ class StorePart(Protocol):
 
     def bandits(self) -> list[Bandit]:
         """All bandits, by number."""
+        ...
+
+    def ends(self, bandit: int) -> tuple[int, int] | None:
+        """The places of the first and of the last event of a log."""
         ...
 
     def unplaced(self) -> set[int]:
@@ -267,6 +292,10 @@ class Store(Protocol):
 
     def before(self, bandit: int, place: int, most: int) -> list[Held]:
         """What a log holds before a place: the last ``most`` events, the nearest first."""
+        ...
+
+    def held(self, bandit: int, id: str) -> list[Held]:  # noqa: A002
+        """The decision of an id, and its reward or default."""
         ...
 
     def snapshot(self, bandit: int) -> Snapshot | None:

@@ -35,6 +35,7 @@ from robandit.service.web.quick import Quick
 from robandit.service.web.senders import Senders, require_type
 from robandit.wire.changes import Change, ChangeWaits
 from robandit.wire.cuts import CutWaits, CutWanted
+from robandit.wire.forgetting import ForgetWaits, ForgetWanted
 from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
@@ -119,6 +120,7 @@ class Service:
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
             Route("/v1/bandits/{name}/cuts", self._guard("admin", self._cut), methods=["POST"]),
+            Route("/v1/bandits/{name}/forget", self._guard("admin", self._forget), methods=["POST"]),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
@@ -217,6 +219,11 @@ class Service:
         wanted = msgspec.json.decode(await _body(request.scope, request.receive), type=CutWanted)
         found = await self.hub.cut(request.path_params["name"], wanted.keep_days)
         return answer(found, 202 if isinstance(found, CutWaits) else 200)
+
+    async def _forget(self, request: Request) -> Response:
+        wanted = msgspec.json.decode(await _body(request.scope, request.receive), type=ForgetWanted)
+        found = await self.hub.forget(request.path_params["name"], wanted.decision_ids)
+        return answer(found, 202 if isinstance(found, ForgetWaits) else 200)
 
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
