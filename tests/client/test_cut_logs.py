@@ -15,7 +15,7 @@ from test_app import Here, serving
 
 from robandit import AsyncClient, Client, ServiceError
 from robandit.cli import main
-from robandit.service.serving import cuts
+from robandit.service.serving import cuts, refolds
 from robandit.wire.cuts import CutMade
 from robandit.wire.events import Cut
 
@@ -59,7 +59,7 @@ def test_both_clients_cut_a_log(here: Here) -> None:
 
 def test_a_log_that_takes_long_is_asked_for_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "PATIENCE", 0.01)
-    monkeypatch.setattr(cuts, "NEAR", 10)
+    monkeypatch.setattr(refolds, "NEAR", 10)
     with Client(f"http://127.0.0.1:{here.port}") as client:
         visits(client, 100)
         with pytest.raises(ServiceError, match=r"of 199 events are folded: ask again"):

@@ -27,6 +27,9 @@ from robandit.service.stores.store import (
 from robandit.wire.events import Decided, Event
 from robandit.wire.types import BanditSettings
 
+_TRIES = 3
+"""Times that a bandit is checked which changes meanwhile."""
+
 
 class BanditCheck(NamedTuple):
     """What was found about a bandit."""
@@ -43,18 +46,22 @@ def check_bandits(store: Store) -> Iterator[BanditCheck]:
     for record in store.bandits():
         if read_tombstone(record) is not None:  # deleted, and its log with it
             continue
-        while True:
-            faults: list[str] = []
-            kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
-            try:
-                beginning = store.beginning(record.number)
-            except DamageError as error:
-                yield BanditCheck(record.name, 0, [str(error)])
-                break
-            found = _check(store, record, beginning, kept, faults)
-            if not found.faults or (store.beginning(record.number), _snapshot(store, record, [])) == (beginning, kept):
-                yield found
-                break  # otherwise some of the log may have gone meanwhile, by a service that runs
+        yield _check_calmly(store, record)
+
+
+def _check_calmly(store: Store, record: Bandit) -> BanditCheck:
+    """Check a bandit, again if some of its log has gone meanwhile, by a service that runs."""
+    for _ in range(_TRIES):
+        faults: list[str] = []
+        kept = _snapshot(store, record, faults)  # first: a service that runs may write the next one meanwhile
+        try:
+            beginning = store.beginning(record.number)
+        except DamageError as error:
+            return BanditCheck(record.name, 0, [*faults, str(error)])
+        found = _check(store, record, beginning, kept, faults)
+        if not found.faults or (store.beginning(record.number), _snapshot(store, record, [])) == (beginning, kept):
+            break
+    return found
 
 
 def _check(
@@ -81,14 +88,21 @@ def _check(
         return _read(store, record, begins, faults)
     except (DamageError, ValueError, KeyError) as error:
         faults.append(str(error) if isinstance(error, DamageError) else _unfit(learner.place, record, error))
-    if kept is not None and kept.place > learner.place and not faults:
+    faults = faults or _ends(record, learner, kept, begins)
+    return BanditCheck(record.name, learner.place - begins, faults)
+
+
+def _ends(record: Bandit, learner: Learner, kept: Snapshot | None, begins: int) -> list[str]:
+    """A log goes as far as it went, and begins where it says."""
+    faults = []
+    if kept is not None and kept.place > learner.place:
         faults.append(f"the log of bandit {record.name!r} ends at event {learner.place}, and had {kept.place}")
-    if learner.life.begins != begins and not faults:
+    if learner.life.begins != begins:
         faults.append(
             f"the log of bandit {record.name!r} was cut at event {learner.life.begins}, and the state that it begins "
             f"with is that of event {begins}"
         )
-    return BanditCheck(record.name, learner.place - begins, faults)
+    return faults
 
 
 def _open(store: Store, record: Bandit, beginning: Beginning | None) -> list[str]:

@@ -165,16 +165,7 @@ class Learner:
         self.place += 1
         self.clock = event.at
         if isinstance(event, Decided):
-            self.policy.skip_to(event.round)
-            self.levels[event.level] += 1
-            for shadow in self.shadows.values():
-                shadow.decided(event)
-            self.pending[event.id] = Waiting.on(event, self.decisions)
-            self.history.decided(event.at)
-            for column, counts in (event.unusual or {}).items():
-                known = self.unusual.setdefault(column, {})
-                for what, number in counts.items():
-                    known[what] = known.get(what, 0) + number
+            self._decided(event)
         elif isinstance(event, Proved):
             self.alarm, self.proof = self.alarm or event, event
         elif isinstance(event, Changed):
@@ -194,6 +185,19 @@ class Learner:
             self.life.forgotten += 1
         elif isinstance(event, Rewarded | Closed):
             self._settle(self.pending.pop(event.id), event)
+
+    def _decided(self, event: Decided) -> None:
+        """Note a decision."""
+        self.policy.skip_to(event.round)
+        self.levels[event.level] += 1
+        for shadow in self.shadows.values():
+            shadow.decided(event)
+        self.pending[event.id] = Waiting.on(event, self.decisions)
+        self.history.decided(event.at)
+        for column, counts in (event.unusual or {}).items():
+            known = self.unusual.setdefault(column, {})
+            for what, number in counts.items():
+                known[what] = known.get(what, 0) + number
 
     def _change(self, event: Changed, fresh: Policy | None) -> None:
         """Go on with other settings."""

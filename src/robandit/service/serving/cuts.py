@@ -17,7 +17,7 @@ from robandit.service.refused import LogCut, Refused
 from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
-from robandit.service.serving.refolds import Plan, pages_for, plan_for
+from robandit.service.serving.refolds import FoldPlan, pages_for, plan_for
 from robandit.service.stores.store import Beginning, Item
 from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Cut
@@ -34,7 +34,7 @@ _DAY = 86_400.0
 
 
 @dataclass(eq=False)
-class _Work:
+class CutInWork:
     """A log that is being cut."""
 
     keep_days: float
@@ -47,7 +47,7 @@ class Cuts:
 
     def __init__(self, bandits: Bandits, clock: ServiceClock, queue_of: Callable[[LiveBandit], Queue]) -> None:
         self._bandits, self._clock, self._queue_of = bandits, clock, queue_of
-        self._running: dict[int, _Work] = {}
+        self._running: dict[int, CutInWork] = {}
         self._alone = asyncio.Lock()  # one process at a time, whatever number of logs
         self._look = 0.0  # when it is looked next whether the time of some log is over
 
@@ -63,14 +63,14 @@ class Cuts:
         work.task.result()
         return cut_made(bandit.learner.life.cut) or CutMade()
 
-    def _begin(self, bandit: LiveBandit, keep_days: float) -> _Work:
+    def _begin(self, bandit: LiveBandit, keep_days: float) -> CutInWork:
         """The work on a log, which begins now unless it began before."""
         there = self._running.get(bandit.record.number)
         if there is not None and there.keep_days == keep_days:
             return there
         if there is not None and not there.task.done():
             raise Refused(409, f"the log is being cut, and keeps {there.keep_days:g} days: wait until that is done")
-        work = _Work(keep_days)
+        work = CutInWork(keep_days)
         work.task = asyncio.create_task(self._cut(bandit, self._clock() - keep_days * _DAY, work))
         self._running[bandit.record.number] = work
         return work
@@ -84,7 +84,7 @@ class Cuts:
             days = bandit.settings.retention_days
             if days is not None and await self._queue_of(bandit).ask(partial(self._is_due, bandit, days)):
                 before = self._clock() - (1.0 - SHARE) * days * _DAY
-                await self._cut(bandit, before, _Work(days))
+                await self._cut(bandit, before, CutInWork(days))
 
     def _is_due(self, bandit: LiveBandit, days: float, items: list[Item]) -> bool:
         """Whether the oldest event of a log is too old. The one that says that the log was cut does not count."""
@@ -94,13 +94,13 @@ class Cuts:
         first = self._bandits.first_at(bandit)
         return first is not None and first < self._clock() - days * _DAY
 
-    async def _cut(self, bandit: LiveBandit, before: float, work: _Work) -> None:
+    async def _cut(self, bandit: LiveBandit, before: float, work: CutInWork) -> None:
         """Fold the log up to a time, and let it begin there. If another process cuts it meanwhile, or a policy changes,
         begin again."""
         ask = self._queue_of(bandit).ask
         async with self._alone:
             while True:
-                plan: Plan = await ask(partial(plan_for, self._bandits, bandit))
+                plan: FoldPlan = await ask(partial(plan_for, self._bandits, bandit))
                 work.room = plan.room(before=before)
                 pages = pages_for(plan, partial(self._page, bandit, before), self._queue_of(bandit), work.room)
                 try:
@@ -117,7 +117,7 @@ class Cuts:
         first = self._bandits.first_at(bandit)
         return [] if first is None or first >= before else self._bandits.page(bandit, after)
 
-    def _install(self, bandit: LiveBandit, plan: Plan, kept: KeptState, body: bytes, items: list[Item]) -> bool:
+    def _install(self, bandit: LiveBandit, plan: FoldPlan, kept: KeptState, body: bytes, items: list[Item]) -> bool:
         """Let a log begin with this state; whether it still fits."""
         if not plan.fits(self._bandits):
             return False

@@ -19,7 +19,7 @@ from robandit.service.requests.cost import SLICE
 from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
-from robandit.service.serving.refolds import Plan, pages_for, plan_for
+from robandit.service.serving.refolds import FoldPlan, pages_for, plan_for
 from robandit.service.stores.store import Held, Item, Rewrite
 from robandit.wire.events import Blank, Forgot
 from robandit.wire.forgetting import ForgetMade, ForgetWaits
@@ -31,7 +31,7 @@ PATIENCE = 2.0
 
 
 @dataclass(eq=False)
-class _Work:
+class ForgetInWork:
     """Decisions that are being forgotten."""
 
     ids: tuple[str, ...]
@@ -61,7 +61,7 @@ class Forgetting:
 
     def __init__(self, bandits: Bandits, clock: ServiceClock, queue_of: Callable[[LiveBandit], Queue]) -> None:
         self._bandits, self._clock, self._queue_of = bandits, clock, queue_of
-        self._running: dict[int, _Work] = {}
+        self._running: dict[int, ForgetInWork] = {}
         self._alone = asyncio.Lock()  # one process at a time, whatever number of bandits
 
     async def forget(self, bandit: LiveBandit, ids: Sequence[str]) -> ForgetMade | ForgetWaits:
@@ -75,19 +75,19 @@ class Forgetting:
         self._running.pop(bandit.record.number, None)
         return work.task.result()
 
-    def _begin(self, bandit: LiveBandit, ids: tuple[str, ...]) -> _Work:
+    def _begin(self, bandit: LiveBandit, ids: tuple[str, ...]) -> ForgetInWork:
         """The work on a request, which begins now unless it began before."""
         there = self._running.get(bandit.record.number)
         if there is not None and there.ids == ids:
             return there
         if there is not None and not there.task.done():
             raise Refused(409, "other decisions of this bandit are being forgotten: wait until that is done")
-        work = _Work(ids)
+        work = ForgetInWork(ids)
         work.task = asyncio.create_task(self._forget(bandit, work))
         self._running[bandit.record.number] = work
         return work
 
-    async def _forget(self, bandit: LiveBandit, work: _Work) -> ForgetMade:
+    async def _forget(self, bandit: LiveBandit, work: ForgetInWork) -> ForgetMade:
         async with self._alone:
             while True:
                 try:
@@ -95,14 +95,14 @@ class Forgetting:
                 except LogCut:  # or another policy acts by now
                     continue
 
-    async def _once(self, bandit: LiveBandit, work: _Work) -> ForgetMade:
+    async def _once(self, bandit: LiveBandit, work: ForgetInWork) -> ForgetMade:
         """Fold a state without these decisions, and let it be the bandit's."""
         ask, there = self._queue_of(bandit).ask, None
         while there is None:
             there = await ask(partial(self._find, bandit, work.ids))
         if not there.events:
             return ForgetMade(decisions=0, unknown=there.unknown, cut=there.cut)
-        plan: Plan = await ask(partial(plan_for, self._bandits, bandit))
+        plan: FoldPlan = await ask(partial(plan_for, self._bandits, bandit))
         work.room = plan.room(without=there.ids)
         pages = pages_for(plan, partial(self._bandits.page, bandit), self._queue_of(bandit), work.room)
         body = await asyncio.to_thread((await work.room.teach(pages)).state)
@@ -131,7 +131,7 @@ class Forgetting:
         self,
         bandit: LiveBandit,
         ids: Sequence[str],
-        plan: Plan,
+        plan: FoldPlan,
         folder: Folder,
         without: frozenset[str],
         items: list[Item],
@@ -171,7 +171,7 @@ class Forgetting:
                 work.task.get_loop().call_soon_threadsafe(work.task.cancel)
 
 
-def _go_on(plan: Plan, kept: KeptState, without: frozenset[str]) -> Folder:
+def _go_on(plan: FoldPlan, kept: KeptState, without: frozenset[str]) -> Folder:
     """Go on in this process from what was folded in another."""
     later = {name: event for name, event in plan.changes.items() if name in kept.students}
     return Folder(plan.bandit.settings, plan.bandit.record.seed, kept, later, without=without)

@@ -20,7 +20,7 @@ from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.life import LifeCycle
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
-from robandit.service.serving.refolds import Plan, plan_for
+from robandit.service.serving.refolds import FoldPlan, plan_for
 from robandit.service.stores.store import Item
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.events import Changed
@@ -98,7 +98,7 @@ class Lessons:
         self, bandit: LiveBandit, wanted: Change, settings: BanditSettings, lesson: Lesson
     ) -> Changed:
         ask = self._queue_of(bandit).ask
-        plan: Plan = await ask(partial(plan_for, self._bandits, bandit))
+        plan: FoldPlan = await ask(partial(plan_for, self._bandits, bandit))
         lesson.room = Classroom(partial(first_student, settings, bandit.record.seed, plan.kept))
         async with self._seats if bandit.learner.place - plan.begins > NEAR else nullcontext():
             student = await lesson.room.teach(self._pages(bandit, plan))
@@ -108,7 +108,7 @@ class Lessons:
             found = await ask(finish)
         return found
 
-    async def _pages(self, bandit: LiveBandit, plan: Plan) -> AsyncIterator[list[bytes]]:
+    async def _pages(self, bandit: LiveBandit, plan: FoldPlan) -> AsyncIterator[list[bytes]]:
         """The log, up to a few events that it may grow by meanwhile."""
         ask, after = self._queue_of(bandit).ask, plan.begins
 

@@ -24,7 +24,7 @@ NEAR = 500
 
 
 @dataclass(frozen=True)
-class Plan:
+class FoldPlan:
     """What there is to fold."""
 
     bandit: LiveBandit
@@ -57,7 +57,7 @@ class Plan:
         return life.edition == self.edition and not any(map(needs_refold, new))
 
 
-def plan_for(bandits: Bandits, bandit: LiveBandit, items: list[Item]) -> Plan:
+def plan_for(bandits: Bandits, bandit: LiveBandit, items: list[Item]) -> FoldPlan:
     """What there is to fold now."""
     life = bandit.learner.life
     if life.erased is not None:
@@ -65,11 +65,11 @@ def plan_for(bandits: Bandits, bandit: LiveBandit, items: list[Item]) -> Plan:
     kept = read_kept(bandits.beginning(bandit))
     since = 1 if kept is None else kept.version
     changes = [bandits.change_to(bandit, number) for number in range(since + 1, life.version + 1)]
-    return Plan(bandit, kept, life.version, life.edition, {event.id: event for event in changes})
+    return FoldPlan(bandit, kept, life.version, life.edition, {event.id: event for event in changes})
 
 
 async def pages_for(
-    plan: Plan, read: Callable[[int], list[bytes]], queue: Queue, room: Classroom[Folder]
+    plan: FoldPlan, read: Callable[[int], list[bytes]], queue: Queue, room: Classroom[Folder]
 ) -> AsyncIterator[list[bytes]]:
     """The log from its beginning, as ``read`` has it after each place, until the folder takes no more."""
     after, bandit = plan.begins, plan.bandit

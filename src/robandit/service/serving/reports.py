@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from robandit.service.learning.belief import belief, doubted
 from robandit.service.learning.learner import Learner
-from robandit.service.learning.worth import worth
+from robandit.service.learning.worth import Worth, worth
 from robandit.service.meters import gauge
 from robandit.service.serving.cuts import cut_made
 from robandit.service.serving.lanes import Lanes
 from robandit.service.serving.live_bandit import LiveBandit
 from robandit.wire.events import Proved
 from robandit.wire.shadows import ShadowReport
-from robandit.wire.types import Alarm, Status
+from robandit.wire.types import Alarm, Effect, Status
 
 MOST_NAMED = 500
 """Number of bandits that have series of their own in the metrics, the oldest; the others are summed up as one named
@@ -24,7 +24,6 @@ def status(bandit: LiveBandit, now: float) -> Status:
     """How a bandit is doing."""
     learner = bandit.learner
     known = worth(learner, bandit.vectors.span)
-    features, low = bandit.vectors.features, learner.declared.low if learner.declared else 0.0
     return Status(
         name=bandit.record.name,
         settings=bandit.settings,
@@ -42,7 +41,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         estimate=known.estimate.tolist(),
         standard_error=known.standard_error.tolist(),
         uncertainty=known.uncertainty.tolist(),
-        named=None if features is None else known.named(features, low),
+        named=_named(bandit, known),
         unusual=learner.unusual,
         recent=list(learner.recent),
         curves=learner.history.curves,
@@ -51,6 +50,12 @@ def status(bandit: LiveBandit, now: float) -> Status:
         shadows=_shadows(learner),
         belief=belief(learner),
     )
+
+
+def _named(bandit: LiveBandit, known: Worth) -> list[Effect] | None:
+    """What the estimate says of each feature by name, where there are names."""
+    features, declared = bandit.vectors.features, bandit.learner.declared
+    return None if features is None else known.named(features, declared.low if declared else 0.0)
 
 
 def _shadows(learner: Learner) -> list[ShadowReport]:

@@ -118,9 +118,7 @@ class Service:
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
             Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
-            Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
-            Route("/v1/bandits/{name}/cuts", self._guard("admin", self._cut), methods=["POST"]),
-            Route("/v1/bandits/{name}/forget", self._guard("admin", self._forget), methods=["POST"]),
+            *(Route(f"/v1/bandits/{{name}}/{what}", do, methods=["POST"]) for what, do in self._admin().items()),
             Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
@@ -134,6 +132,11 @@ class Service:
         )
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
         return app
+
+    def _admin(self) -> dict[str, Callable[[Request], Any]]:
+        """What operators do to the log of a bandit."""
+        calls = {"imports": self._import, "cuts": self._cut, "forget": self._forget}
+        return {what: self._guard("admin", call) for what, call in calls.items()}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
