@@ -425,6 +425,7 @@ def test_a_change_made_meanwhile_has_learnt_what_goes(tmp_path: Path) -> None:
     if learnt is msgspec.UNSET:
         assert bare(shop.learner) == bare(twin.learner)
     shop.end()
+    twin.end()
 
 
 def test_damage_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
