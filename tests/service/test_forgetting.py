@@ -22,6 +22,7 @@ from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.serving import forgetting, refolds
 from robandit.service.stores.sqlite import SQLiteStore
+from robandit.service.stores.store import Snapshot, append
 from robandit.wire.changes import Change, ChangeMade, ShadowChange
 from robandit.wire.events import Blank, Decided, Forgot
 from robandit.wire.forgetting import ForgetMade, ForgetWaits
@@ -201,13 +202,16 @@ def test_over_http_and_from_python(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_snapshot_that_is_lost_is_folded_again(tmp_path: Path) -> None:
     shop = Shop(tmp_path, SLOW)
     shop.visit(30)
-    forget(shop, "d5", "d6")
+    old = Snapshot(1, shop.learner.place, shop.learner.snapshot())
+    forget(shop, "d5", "d6", "d28")
     digest = shop.learner.digest()
-    shop.stop()
-    db = SQLiteStore(tmp_path / "log.db")
-    db._db.execute("DELETE FROM snapshots")
-    db.close()
-    shop._open()
-    assert shop.learner.digest() == digest
+    for kept in ([], [old]):  # none, and one that knows what was forgotten
+        shop.stop()
+        db = SQLiteStore(tmp_path / "log.db")
+        db._db.execute("DELETE FROM snapshots")
+        append(db, [], kept)
+        db.close()
+        shop._open()
+        assert shop.learner.digest() == digest
     shop.now[0] += DAY
     shop.end()
