@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -14,7 +13,6 @@ import msgspec
 
 from robandit.policies import POLICIES, Policy
 from robandit.service.clock import GRACE, ServiceClock
-from robandit.service.learning.fold import step
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.student import UnknownPolicyError, needs_refold
 from robandit.service.refused import Refused
@@ -22,7 +20,7 @@ from robandit.service.requests.cost import SLICE
 from robandit.service.requests.vectors import Vectors
 from robandit.service.serving.leftovers import Leftovers
 from robandit.service.serving.live_bandit import LiveBandit, StoreBusyError
-from robandit.service.serving.loading import begin_of, load
+from robandit.service.serving.loading import load
 from robandit.service.stores.store import (
     KINDS,
     LANES,
@@ -36,7 +34,6 @@ from robandit.service.stores.store import (
     Snapshot,
     Store,
     StorePart,
-    events,
     open_ids,
     read_tombstone,
 )
@@ -182,20 +179,12 @@ class Bandits(dict[str, LiveBandit]):
         self._touch(bandit)
 
     def _take(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
-        """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
-        if isinstance(entry.event, Forgot):
+        """Fold in what another process wrote. Where a new policy acts, or something was forgotten, that process has
+        kept a snapshot as well."""
+        if isinstance(entry.event, Forgot) or needs_refold(entry.event):
             self._load_again(bandit, store)
-            return
-        if not needs_refold(entry.event):
+        else:
             bandit.learner.apply(entry.event)
-            return
-        kept = store.snapshot(entry.bandit)
-        with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
-            if kept is not None and kept.place >= entry.place:
-                first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-                bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
-                return
-        step(bandit.learner, entry.event, partial(events, store, entry.bandit), begin_of(store, entry.bandit))
 
     # What happens to a bandit now and later.
 
