@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import importlib.util
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from robandit.service.hub import Hub
 from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.serving import leftovers
+from robandit.service.stores import sqlite_copy
 from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import DamageError
 from robandit.wire.changes import Change, ChangeMade, Ruling, ShadowChange
@@ -497,3 +499,48 @@ def test_a_store_whose_logs_were_cut_folds_the_same(tmp_path: Path) -> None:
             assert (found[:2], found[3]) == (expected[:2], expected[3])
             assert found[2] == pytest.approx(expected[2], rel=1e-9)
     hub._store.close()
+
+
+def test_a_backup_while_the_file_shrinks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "PURGE", 20)
+    monkeypatch.setattr(sqlite_copy, "_AT_ONCE", 4)
+    shop = Shop(tmp_path, EXPLORES)
+    rows = [HistoryRow(id=f"h{number}" + "x" * 100, features=[0.1, 0.2, 0.3], reward=0.1) for number in range(1500)]
+    shop.do(lambda: shop.hub.learn_history("shop", rows))
+    shop.visit(20)
+    shop.cut(5)
+
+    async def both() -> None:
+        await asyncio.gather(shop.hub.backup(tmp_path / "copy.db"), shop.hub.purge())
+
+    shop.do(both)
+    assert shop.hub.bandits.leftovers.next() is None
+    shop.end()
+    assert main(["check", str(tmp_path / "copy.db")]) == 0
+    assert sqlite_copy.verify(tmp_path / "copy.db").bandits == 1
+
+
+def test_nobody_waits_for_a_log_that_is_cut(tmp_path: Path) -> None:
+    """The loop of a service goes round without a step of more than 50 ms, in processor time."""
+    shop = Shop(tmp_path, EXPLORES)
+    shop.visit(2000)
+    steps: list[float] = []
+
+    async def cut_and_purge() -> None:
+        while isinstance(await shop.hub.cut("shop", 10), CutWaits):
+            pass
+        await shop.hub.purge()
+
+    async def watched() -> None:
+        task = asyncio.create_task(cut_and_purge())
+        while not task.done():
+            begin = time.thread_time()
+            await asyncio.sleep(0)
+            steps.append(time.thread_time() - begin)
+            await asyncio.sleep(0.001)
+        await task
+
+    shop.do(watched)
+    assert len(steps) > 100 and max(steps) < 0.05
+    assert len(shop.rows()) < 40
+    shop.end()

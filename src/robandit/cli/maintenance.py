@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CHECK = """\
 Read everything that a store holds, and say whether it is whole. Every row has
-a checksum; every log is folded again from its first event, and compared with
+a checksum; every log is folded again from where it begins, and compared with
 the snapshot. A file must not be open in a service; a database may be.
 The exit code is 1 if anything is damaged.
 
@@ -122,7 +122,7 @@ BACKUP = Command("backup", "Copy a store, even while it is in use.", _BACKUP, _b
 
 _RESTORE = """\
 Make a new store of a backup. All rows are compared with their checksums, every
-log is folded again from its first event, as `robandit check` does, and a backup
+log is folded again from where it begins, as `robandit check` does, and a backup
 of an older format gets the present one. Only then the store gets its name; it
 never replaces another file, and the backup stays as it is.
 
