@@ -93,7 +93,9 @@ def attack(store: str, services: int, kills: int, *options: str) -> tuple[Cutter
         killed = rng.choice(all_)
         killed.kill()
         killed.restart()
-    time.sleep(1.0)
+    end = time.monotonic() + 60.0
+    while len(cutter.made) <= 3 and time.monotonic() < end:  # a fold aside may take longer than from kill to kill
+        time.sleep(0.1)
     over.set()
     for thread in (cutter, *customers):
         thread.join(60)
