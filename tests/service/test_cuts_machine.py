@@ -1,4 +1,4 @@
-"""A service whose log is cut, against a model: random calls in random order, restarts, and purges that are stopped."""
+"""A service whose log is cut and that forgets, against a model: random calls in random order, and restarts."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.changes import Change, ShadowChange
 from robandit.wire.cuts import CutMade
 from robandit.wire.events import Decided, decode
+from robandit.wire.forgetting import ForgetMade
 from robandit.wire.types import Action, BanditSettings, Choice, Chosen, Feedback
 
 DAY, WINDOW = 86_400.0, 10 * 86_400.0
@@ -46,7 +47,8 @@ class Model(RuleBasedStateMachine):
         self.final: dict[str, float | None] = {}
         self.made, self.ended = dict[str, float](), dict[str, float]()
         self.cut: CutMade | None = None
-        self.decisions, self.version = 0, 1
+        self.version = 1
+        self.rounds: list[int] = []  # of all decisions that are not forgotten
         self.loop = asyncio.new_event_loop()
         self.where = type(self).url(Path(self.folder.name))
         self._open()
@@ -84,8 +86,8 @@ class Model(RuleBasedStateMachine):
         if id in self.answers:
             assert found == self.answers[id]
             return
-        self.decisions += 1
-        assert isinstance(found, Chosen) and found.round == self.decisions
+        assert isinstance(found, Chosen) and found.round == max(self.rounds, default=0) + 1
+        self.rounds.append(found.round)
         self.answers[id], self.made[id] = found, self.hub.clock()
 
     @rule(id=IDS, value=st.sampled_from([0.0, 0.5]))
@@ -118,6 +120,22 @@ class Model(RuleBasedStateMachine):
                 for known in (self.answers, self.final, self.made, self.ended):
                     del known[id]
             self.cut = found
+
+    @rule(ids=st.sets(IDS, min_size=1, max_size=3))
+    def forget(self, ids: set[str]) -> None:
+        asked, known = sorted(ids), ids & set(self.answers)
+        before = -1.0 if self.cut is None or self.cut.before is None else self.cut.before
+        stay = {one for one in known if self.made[one] <= before}
+        expected = ForgetMade(
+            decisions=len(known - stay),
+            unknown=[one for one in asked if one not in known],
+            cut=[one for one in asked if one in stay],
+        )
+        assert self._do(self.hub.forget("shop", asked)) == expected
+        for one in known - stay:
+            self.rounds.remove(self.answers.pop(one).round)
+            for times in (self.final, self.made, self.ended):
+                times.pop(one, None)
 
     @rule(policy=st.sampled_from(["oful", "quorum", "lin-ts"]), watch=st.booleans())
     def change(self, policy: str, watch: bool) -> None:
@@ -155,7 +173,8 @@ class Model(RuleBasedStateMachine):
     def all_is_counted(self) -> None:
         if "shop" in self.hub.bandits:
             learner = self.hub.bandits["shop"].learner
-            assert learner.decisions == learner.policy.rounds == self.decisions
+            assert learner.decisions == len(self.rounds)
+            assert learner.policy.rounds == max(self.rounds, default=0)
             assert list(learner.pending) == [one for one in self.answers if one not in self.final]
 
     def teardown(self) -> None:
