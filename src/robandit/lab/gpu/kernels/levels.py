@@ -109,15 +109,14 @@ def on_fresh_set(io, policy, radii, memory, here, bounds, parameter, state, W: t
     tl.store(set_of(memory, W), actions)
     spread = tl.dot(root, actions, input_precision=PRECISION)
     estimates, squares = tl.sum(actions * mean[:, None], axis=0), tl.sum(spread * spread, axis=0)
-    means = tl.sum(actions * parameter[:, None], axis=0)
-    best, gap = standing(means, k, W)
+    world = world_of(actions, parameter, W)
     tl.debug_barrier()  # what one thread has written, another one may read
     level = draw_level(seed, t, trial, P)
     given, used = (root, mean, spread, estimates, squares), level
     i, v, gain, settled = leader(memory, radii, t, level, given, W, P)
     if settled == 0:
         i, used, v, gain, root, spread = look_further(memory, radii, t, level, given, 0.0 * squares, W, P)
-    sigma, reward, sums = settle(io, here, actions, (means, best, gap), i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
     action, square = action_of(memory, i, W), tl.sum(v * v, axis=0)
     weight = weight_of(policy, 1.0, sigma, square, P)
     _, coefficient, moved, c = step_of(policy, weight, square, reward, at(estimates, k, i))
@@ -125,7 +124,7 @@ def on_fresh_set(io, policy, radii, memory, here, bounds, parameter, state, W: t
     widen(memory, 0, coefficient, c, v, action, W, P)
     learn_in_memory(policy, memory, level, action, weight, reward, W, P)
     tl.debug_barrier()
-    return root, mean + moved * gain, sums, counted(counts, level, used, P), gap
+    return root, mean + moved * gain, sums, counted(counts, level, used, P), world[2]
 
 
 @triton.jit
@@ -185,6 +184,14 @@ def play_levels_fresh(
 
 
 @triton.jit
+def world_of(actions, parameter, W: tl.constexpr):
+    """The means of a decision set, the best one, and the gap to the next best."""
+    means = tl.sum(actions * parameter[:, None], axis=0)
+    best, gap = standing(means, tl.arange(0, W.tall), W)
+    return means, best, gap
+
+
+@triton.jit
 def held_state(memory, mean, actions, W: tl.constexpr):
     """Sᵀ, μ, V, m, the squared widths and D at the first round with the set that stays, which is put into memory."""
     PRECISION: tl.constexpr = W.precision
@@ -207,8 +214,7 @@ def play_levels_held(
     lane, j, trial = tl.program_id(0), tl.arange(0, W.wide), first + tl.program_id(0)
     memory, io, radii = (store, centers, roots, shelf, lane), (record, numbers, when), (radii, gammas, steps)
     actions = decision_set(seed, 0 * here, trial, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
-    means = tl.sum(actions * tl.load(parameters + lane * W.wide + j)[:, None], axis=0)
-    best, gap = standing(means, tl.arange(0, W.tall), W)
+    world = world_of(actions, tl.load(parameters + lane * W.wide + j), W)
     state = held_state(memory, tl.load(middles + lane * 2 * W.wide + j), actions, W)
     sums, row = load_sums(totals, counts, lane), used + (here.to(tl.int64) * lanes + lane) * COUNTS
     count, t, level = tl.load(row + tl.arange(0, COUNTS)), begin, draw_level(seed, begin, trial, P)
@@ -218,14 +224,11 @@ def play_levels_held(
         state, going = (root, state[1], spread, state[3], state[4], state[5]), t <= end
         while going:
             place = (seed, t, trial, lane * (end + 1) + t)
-            state, sums = on_held_set(
-                io, policy, memory, place, (i, level, v, gain), (means, best, gap), state, sums, W, P
-            )
+            choice = (i, level, v, gain)
+            state, sums = on_held_set(io, policy, memory, place, choice, world, state, sums, W, P)
             count = counted(count, level, climbed, P)
-            here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, count, gap)
-            t += 1
-            level = draw_level(seed, t, trial, P)
-            climbed = level
+            here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, count, world[2])
+            t, level = t + 1, draw_level(seed, t + 1, trial, P)
             i, v, gain, settled = leader(memory, radii, tl.minimum(t, end), level, state[:5], W, P)
-            going = settled & (t <= end)
+            climbed, going = level, settled & (t <= end)
     keep_sums(totals, counts, lane, sums)
