@@ -33,6 +33,8 @@ from robandit.service.web.keys import Keys
 from robandit.service.web.pages import routes as pages
 from robandit.service.web.quick import Quick
 from robandit.service.web.senders import Senders, require_type
+from robandit.wire.activity import RANGES
+from robandit.wire.alarms import Acknowledgement
 from robandit.wire.changes import Change, ChangeWaits
 from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
@@ -116,8 +118,7 @@ class Service:
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
             Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
-            Route("/v1/bandits/{name}/imports", self._guard("admin", self._import), methods=["POST"]),
-            Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
+            *self._about_one(),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
@@ -130,6 +131,19 @@ class Service:
         )
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
         return app
+
+    def _about_one(self) -> list[Route]:
+        """The routes for what is under the name of a bandit, but for decisions and rewards."""
+        calls = [
+            ("imports", "admin", self._import, "POST"),
+            ("acknowledgements", "admin", self._acknowledge, "POST"),
+            ("activity", "read", self._activity, "GET"),
+            ("log", "read", self._log, "GET"),
+        ]
+        return [
+            Route(f"/v1/bandits/{{name}}/{path}", self._guard(role, call), methods=[method])
+            for path, role, call, method in calls
+        ]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -210,6 +224,18 @@ class Service:
         rows = _HISTORY.decode(await _body(request.scope, request.receive))
         return answer(await self.hub.learn_history(request.path_params["name"], rows))
 
+    async def _acknowledge(self, request: Request) -> Response:
+        wanted = _ACKNOWLEDGEMENT.decode(await _body(request.scope, request.receive))
+        key = self._keys.find(request.headers) if self._keys.required else None
+        return answer(await self.hub.acknowledge(request.path_params["name"], wanted, key and key.name))
+
+    async def _activity(self, request: Request) -> Response:
+        name, scale = request.path_params["name"], request.query_params.get("range", RANGES[1])
+        if scale not in RANGES:
+            raise Refused(422, f"range must be one of {', '.join(RANGES)}, got {scale!r}")
+        await self.hub.catch_up(name)
+        return answer(self.hub.activity(name, scale))
+
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
 
@@ -274,6 +300,7 @@ class Service:
 
 
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
+_ACKNOWLEDGEMENT = msgspec.json.Decoder(Acknowledgement)
 _HISTORY = msgspec.json.Decoder(History)
 _MANY = msgspec.json.Decoder(ManyChoices)
 
