@@ -252,7 +252,7 @@ class Hub:
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""
-        if not await self._ask(lambda items: self._store.lane(0).watches()):
+        if not await self.watches():
             return
         for bandit in self.bandits.changed():
             rounds = bandit.learner.monitor.rounds
@@ -261,6 +261,14 @@ class Hub:
                 found = await asyncio.to_thread(self._look, bandit.learner.monitor.state())
                 if found is not None:
                     await self._lanes.of(bandit).ask(partial(self._changes.prove, bandit, found))
+
+    async def watches(self) -> bool:
+        """Whether this process is the one that looks at monitors and tells webhooks, of all that share the store."""
+        return bool(await self._ask(lambda items: self._store.lane(0).watches()))
+
+    async def told(self, bandit: LiveBandit, hook: str, notice: int, *, taken: bool) -> None:
+        """Write down that a webhook took a notice, or that it was given up."""
+        await self._lanes.of(bandit).ask(partial(self._alarms.tell, bandit, hook, notice, taken))
 
     # Requests that read.
 

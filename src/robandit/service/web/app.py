@@ -30,6 +30,7 @@ from robandit.service.web.answers import ENCODE, LARGEST_BODY, answer, refusal
 from robandit.service.web.backup import Backups
 from robandit.service.web.download import Download
 from robandit.service.web.keys import Keys
+from robandit.service.web.notifier import Notifier
 from robandit.service.web.pages import routes as pages
 from robandit.service.web.quick import Quick
 from robandit.service.web.senders import Senders, require_type
@@ -59,8 +60,9 @@ class Service:
         *,
         stop: Callable[[], None] = lambda: None,
         meters: Meters | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
-        self._meters = meters or Meters()
+        self._meters, self._notifier = meters or Meters(), notifier or Notifier([])
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self.accept = Quick(hub, keys, self._senders).accept
         """How a connection answers a request the short way, if it may."""
@@ -151,6 +153,7 @@ class Service:
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
         ticks = [asyncio.create_task(self._tick(do)) for do in self._chores()]
+        ticks.append(asyncio.create_task(self._notifier.work(self.hub)))
         try:
             yield
         finally:
@@ -281,6 +284,7 @@ class Service:
         lines: list[str] = []
         if self._keys.sees_all(request.headers):
             lines += [*self._meters.lines(ready=self.hub.broken is None), *self.hub.gauges()]
+            lines += self._notifier.lines()
         for number, line in enumerate(self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))):
             lines.append(line)
             if number % 500 == 0:  # there may be thousands: others have their turn
