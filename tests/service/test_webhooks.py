@@ -310,3 +310,18 @@ def test_a_hook_shows_neither_address_nor_secret(tmp_path: Path) -> None:
     assert plain.headers("1", b"", 0.0)["Host"] == "[::1]" and plain.secret == b64decode(SECRET)
     assert "Webhook-Signature" not in Hook.of({"name": "a", "url": "http://x.example"}).headers("1", b"", 0.0)
     assert issubclass(HookError, Exception)
+
+
+def test_the_code_of_the_docs(tmp_path: Path, receiver: Receiver) -> None:
+    """The file of docs/how-to/alarms.md is one, and its function knows our requests from others."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "alarms.md").read_text(encoding="utf-8")
+    (tmp_path / "hooks.json").write_text(re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0])
+    hook, plain = read_hooks(tmp_path / "hooks.json")
+    assert hook.secret == b"0123456789abcdef01234567" and plain.secret is None
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    secret, body = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", b'{"type": "x"}'
+    good = hook.headers("1-2-3", body, time.time())
+    assert names["is_ours"](good, body, secret)
+    assert not names["is_ours"](good, body + b" ", secret) and not names["is_ours"](good, body, f"whsec_{SECRET}")
+    assert not names["is_ours"](hook.headers("1-2-3", body, time.time() - 400), body, secret)

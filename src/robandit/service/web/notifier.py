@@ -25,7 +25,7 @@ _FIRST, _LONGEST = 1.0, 300.0  # seconds before the first retry, which double ea
 _HEAR_EVERY = 5.0  # seconds between two looks at what other processes have written
 
 
-class Attempt:
+class NoticeAttempt:
     """How often a notice was tried, and when it is tried again."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Notifier:
 
     def __init__(self, hooks: Sequence[Hook], *, ticks: Callable[[], float] = monotonic) -> None:
         self._hooks, self._ticks = hooks, ticks
-        self._attempts: dict[tuple[str, int, int], Attempt] = {}  # by hook, bandit and notice
+        self._attempts: dict[tuple[str, int, int], NoticeAttempt] = {}  # by hook, bandit and notice
         self._results: Counter[tuple[str, str]] = Counter()
         self._waiting: Counter[str] = Counter()
         self._heard = float("-inf")
@@ -80,12 +80,12 @@ class Notifier:
         self._waiting[hook.name] = len(found)
         for key in [key for key in self._attempts if key[0] == hook.name and key not in found]:
             del self._attempts[key]
-        tries = {key: self._attempts.setdefault(key, Attempt()) for key in found}
+        tries = {key: self._attempts.setdefault(key, NoticeAttempt()) for key in found}
         for key in sorted(found, key=lambda key: (tries[key].count, found[key][1].at)):
             if self._ticks() >= tries[key].due and not await self._send(hub, hook, *found[key], tries[key]):
                 break
 
-    async def _send(self, hub: Hub, hook: Hook, bandit: LiveBandit, notice: Notice, attempt: Attempt) -> bool:
+    async def _send(self, hub: Hub, hook: Hook, bandit: LiveBandit, notice: Notice, attempt: NoticeAttempt) -> bool:
         """Send a notice, and write down that it was taken or given up; return whether it was one of these."""
         name = bandit.record.name
         if hub.clock() > notice.at + TRY_FOR:
