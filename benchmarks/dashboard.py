@@ -17,13 +17,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from robandit import Client
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "shop.py"
 EXPLORER: dict[str, Any] = {"policy": "quorum", "exploration": 0.05}
-PHONE, DESK = 390, 1280
+PHONE, DESK, CARDS, PAGE = 390, 1280, 800, 1080
 
 
 def example() -> Any:
@@ -36,15 +37,17 @@ def example() -> Any:
     return module
 
 
-def shoot(browser: Browser, url: str, path: Path, width: int = DESK, scheme: Any = "light", tall: bool = True) -> None:
+def shoot(browser: Browser, url: str, path: Path, width: int, scheme: Any = "light") -> None:
     """Take a picture of a page, once it shows something."""
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     page = context.new_page()
     page.goto(url)
     page.locator(".card svg path, .panel svg path").first.wait_for(state="attached")
     page.wait_for_timeout(1500)
-    page.screenshot(path=path, full_page=tall)
+    page.screenshot(path=path, full_page=True)
     context.close()
+    with Image.open(path) as picture:  # a hundred colours are all that a page has, and a quarter of the bytes
+        picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
     print(path, flush=True)
 
 
@@ -57,14 +60,14 @@ def play(browser: Browser, client: Client, url: str, options: argparse.Namespace
     for label, settings in shop_py.BANDITS.items():
         client.create(f"shop-{label}", **common, exploration=0.0, **settings)
     start, group = time.monotonic(), shop_py.TOGETHER
-    pictures = {shop.turns - group: "before", shop.turns + options.visits // 4: "during"}
+    pictures = {shop.turns // group - 1: "before", (shop.turns + options.visits // 4) // group: "during"}
     for first in range(0, options.visits, group):
         time.sleep(max(0.0, start + first / options.pace - time.monotonic()))
         for name in story:
             visit(client, shop, name, range(first, first + group))
-        if first in pictures:
-            shoot(browser, f"{url}/", options.folder / f"shop-{pictures[first]}.png")
-    shoot(browser, f"{url}/", options.folder / "shop-after.png")
+        if first // group in pictures:
+            shoot(browser, f"{url}/", options.folder / f"shop-{pictures[first // group]}.png", CARDS)
+    shoot(browser, f"{url}/", options.folder / "shop-after.png", CARDS)
 
 
 def explore(client: Client, options: argparse.Namespace) -> None:
@@ -81,7 +84,7 @@ def explore(client: Client, options: argparse.Namespace) -> None:
 
 
 def visit(client: Client, shop: Any, name: str, visits: range) -> None:
-    """Some visitors come, and the shop hears what they clicked on. An action is a brand and a place on the shelf."""
+    """Some visitors come, and the shop hears what they clicked on."""
     clicks = {}
     for number in visits:
         chosen = client.decide(name, shop.shelves[number], f"visit-{number}", shop.sources[number])
@@ -116,7 +119,7 @@ def main() -> None:
         if options.looks:
             looks(browser, url, options.folder)
         else:
-            shoot(browser, f"{url}/#shop", options.folder / "dashboard.png")
+            shoot(browser, f"{url}/#shop", options.folder / "dashboard.png", PAGE)
         browser.close()
 
 

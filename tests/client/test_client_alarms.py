@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "alarms.md"
 def proved(folder: Path, bound: float) -> None:
     """A store in which so much is proved of the shop."""
     hub = Hub(store(folder))
-    working(hub, lambda: hub.create("shop", BanditSettings(**SHOP), 7), prove(hub, bound))
+    working(hub, lambda: hub.create("shop", BanditSettings(dim=3, noise_range=0.5), 7), prove(hub, bound))
     hub.stop()
 
 

@@ -14,6 +14,7 @@ from robandit.wire.activity import RANGES, ActivityReport
 from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
+from robandit.wire.service import ServiceReport
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -90,7 +91,7 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
-    types += [Acknowledgement, AcknowledgementMade, ActivityReport]
+    types += [Acknowledgement, AcknowledgementMade, ActivityReport, ServiceReport]
     types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
@@ -221,6 +222,7 @@ def _service() -> dict[str, Any]:
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
         "/v1/backup": {"get": _backup()},
+        "/v1/service": {"get": _call("See how this process has done in the last two hours", _ref(ServiceReport))},
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
         "/health": {"get": _open("Ask whether the process lives; needs no key", status)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},

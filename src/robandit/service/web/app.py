@@ -122,6 +122,7 @@ class Service:
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
             *self._about_one(),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
+            Route("/v1/service", self._guard("read", self._own), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
@@ -290,6 +291,10 @@ class Service:
             if number % 500 == 0:  # there may be thousands: others have their turn
                 await asyncio.sleep(0)
         return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def _own(self, request: Request) -> Response:
+        self._keys.check_whole(request.headers)
+        return answer(self._meters.report())
 
     async def _openapi(self, request: Request) -> Response:
         return answer(openapi(keys=self._keys.required))
