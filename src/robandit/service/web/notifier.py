@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from time import monotonic, time
 
@@ -48,30 +48,42 @@ class Notifier:
         self._attempts: dict[tuple[str, int, int], NoticeAttempt] = {}  # by hook, bandit and notice
         self._results: Counter[tuple[str, str]] = Counter()
         self._waiting: Counter[str] = Counter()
-        self._heard = float("-inf")
+        self._heard, self._ours = float("-inf"), False
 
     async def work(self, hub: Hub) -> None:
         """Look once a second for what is to be sent, for as long as a hub is served."""
-        await asyncio.gather(*(self._serve(hub, hook) for hook in self._hooks))
+        self._ours = False
+        if self._hooks:
+            watch = self._often("looking for what to tell", lambda: self._watch(hub))
+            await asyncio.gather(watch, *(self._serve(hub, hook) for hook in self._hooks))
 
-    async def _serve(self, hub: Hub, hook: Hook) -> None:
-        """Send to one webhook what it has not taken; others don't wait for it."""
-        while True:
-            await asyncio.sleep(1.0)
-            try:
-                if await self._ours(hub):
-                    await self._send_due(hub, hook)
-            except Refused:  # the service is stopping, or the bandit was deleted
-                pass
-            except Exception:
-                log.exception("webhook %s failed, and is tried again", hook.name)
-
-    async def _ours(self, hub: Hub) -> bool:
-        """Whether this process sends: the one that looks at the monitors. What others wrote is heard now and then."""
+    async def _watch(self, hub: Hub) -> None:
+        """See whether this process sends: it is the one that looks at the monitors. What others wrote is heard now and
+        then."""
         if self._ticks() > self._heard + _HEAR_EVERY:
             self._heard = self._ticks()
             await hub.catch_up()
-        return await hub.watches()
+        self._ours = await hub.watches()
+
+    async def _serve(self, hub: Hub, hook: Hook) -> None:
+        """Send to one webhook what it has not taken; others don't wait for it."""
+
+        async def send() -> None:
+            if self._ours:
+                await self._send_due(hub, hook)
+
+        await self._often(f"webhook {hook.name}", send)
+
+    async def _often(self, what: str, do: Callable[[], Awaitable[None]]) -> None:
+        """Do this once a second, even after it has failed."""
+        while True:
+            await asyncio.sleep(1.0)
+            try:
+                await do()
+            except Refused:  # the service is stopping, or the bandit was deleted
+                pass
+            except Exception:
+                log.exception("%s failed, and is tried again", what)
 
     async def _send_due(self, hub: Hub, hook: Hook) -> None:
         """Send the notices whose time has come, those that were tried least often first, until one is not taken. So one

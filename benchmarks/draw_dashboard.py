@@ -1,7 +1,7 @@
 """Plays the shop of examples/shop.py to a service, and takes pictures of its dashboard.
 
-    python benchmarks/dashboard.py docs/figures          # dashboard.png and shop-before, -during and -after.png
-    python benchmarks/dashboard.py /tmp/look --looks     # also phone and desk, light and dark
+    python benchmarks/draw_dashboard.py docs/figures          # dashboard.png and shop-before, -during and -after.png
+    python benchmarks/draw_dashboard.py /tmp/look --looks     # also phone and desk, light and dark
 
 Three bandits have the same visitors: the two of the example, and a quorum that explores beside which a plain OFUL
 watches. It needs Chromium and playwright.
@@ -46,8 +46,9 @@ def shoot(browser: Browser, url: str, path: Path, width: int, scheme: Any = "lig
     page.wait_for_timeout(1500)
     page.screenshot(path=path, full_page=True)
     context.close()
-    with Image.open(path) as picture:  # a hundred colours are all that a page has, and a quarter of the bytes
-        picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(path, optimize=True)
+    with Image.open(path) as picture:  # few colours do for a page, rare ones among them, in a third of the bytes
+        few = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
     print(path, flush=True)
 
 
@@ -60,7 +61,7 @@ def play(browser: Browser, client: Client, url: str, options: argparse.Namespace
     for label, settings in shop_py.BANDITS.items():
         client.create(f"shop-{label}", **common, exploration=0.0, **settings)
     start, group = time.monotonic(), shop_py.TOGETHER
-    pictures = {shop.turns // group - 1: "before", (shop.turns + options.visits // 4) // group: "during"}
+    pictures = {shop.turns // group - 1: "before", (shop.turns + options.visits // 4) // group - 1: "during"}
     for first in range(0, options.visits, group):
         time.sleep(max(0.0, start + first / options.pace - time.monotonic()))
         for name in story:
