@@ -123,7 +123,7 @@ class Tally:
 
     def over(self, scale: str, now: float) -> Iterator[tuple[float, dict[int, Sums]]]:
         """The stretches of a range that ends now: when each began, and the sums of each number. Those whose names have
-        made room count with the others."""
+        made room count with the others. Nobody may change what this yields."""
         width, most = SCALES[scale]
         first = now - now % width - (most - 1) * width
         known = self._numbers
@@ -133,7 +133,10 @@ class Tally:
             if start >= first:
                 found: dict[int, Sums] = {}
                 for number, sums in rows:
-                    add(found.setdefault(number if number in known else OTHERS, [0, 0, 0.0, 0.0]), sums)
+                    if number in known:
+                        found[number] = sums
+                    else:
+                        add(found.setdefault(OTHERS, [0, 0, 0.0, 0.0]), sums)
                 yield start, found
 
     # Keeping.
