@@ -70,7 +70,7 @@ def test_its_types_are_those_of_the_service(installed: None) -> None:
 def test_it_compiles_strictly_and_works_with_a_service(installed: None, server: Server) -> None:
     """The tests in its folder, with the tools that its own package names."""
     said = npm("test", ROBANDIT_URL=f"http://127.0.0.1:{server.port}")
-    assert "# pass 11" in said and "# fail 0" in said, said
+    assert "# pass 12" in said and "# fail 0" in said, said
 
 
 @pytest.mark.typescript

@@ -88,6 +88,6 @@ function codeOf(error: Error): string {
 }
 
 function unanswered(error: Error): ServiceError {
-  const why = codeOf(error) || error.message;
+  const why = codeOf(error) || (error.cause instanceof Error ? error.cause.message : error.message);
   return new ServiceError(null, `no answer from the service: ${why}`, { cause: error });
 }

@@ -18,13 +18,13 @@ type Pass = (answered: (found: IncomingMessage) => void) => void;
 type Way = (number: number, asked: IncomingMessage, answer: ServerResponse, pass: Pass) => void;
 
 /** A proxy before the service; `way` says what becomes of each request. Returns how many there were. */
-async function between(way: Way, work: (url: string) => Promise<void>): Promise<number> {
+async function between(way: Way, work: (url: string) => Promise<void>, port = 0): Promise<number> {
   let seen = 0;
   const proxy: Server = createServer((asked, answer) => {
     const { method, headers } = asked;
     way((seen += 1), asked, answer, (answered) => asked.pipe(request(URL_ + asked.url, { method, headers }, answered)));
   });
-  await new Promise<void>((done) => proxy.listen(0, "127.0.0.1", done));
+  await new Promise<void>((done) => proxy.listen(port, "127.0.0.1", done));
   try {
     await work(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
   } finally {
@@ -85,6 +85,17 @@ test("what was carried out though its answer was lost counts once", async () => 
   assert.deepEqual([after.rounds - before.rounds, after.rewards - before.rewards], [1, 1]);
 });
 
+test("a duplicate stays one where no earlier attempt can have arrived", async () => {
+  const { decision_id: id } = await new Client(URL_).decide("shop", { actions: THINGS });
+  await new Client(URL_).reward("shop", id, 0);
+  let closed = "";
+  await between(() => undefined, async (url) => void (closed = url));
+  const given = new Client(closed).reward("shop", id, 0);
+  await new Promise((done) => setTimeout(done, 30)); // refused once by then
+  const work = async () => assert.equal(await given, "duplicate");
+  assert.equal(await between((_, __, answer, pass) => through(answer, pass), work, Number(new URL(closed).port)), 1);
+});
+
 test("a service that is busy is asked again, and one that refuses is not", async () => {
   const busy: Way = (number, _, answer, pass) => {
     if (number > 2) through(answer, pass);
@@ -109,10 +120,10 @@ test("errors are typed, and say what the service says", async () => {
 });
 
 test("nobody there", async () => {
-  const nobody = new Client("http://127.0.0.1:1", { retries: 1 });
-  const error = await refused(nobody.bandits());
-  assert.equal(error.status, null);
-  assert.match(error.message, /no answer from the service/);
+  let closed = "";
+  await between(() => undefined, async (url) => void (closed = url));
+  const error = await refused(new Client(closed, { retries: 1 }).bandits());
+  assert.deepEqual([error.status, error.message], [null, "no answer from the service: ECONNREFUSED"]);
   const silent: Way = () => undefined;
   await between(silent, async (url) => {
     const slow = await refused(new Client(url, { timeout: 0.05, retries: 2 }).bandits());
@@ -153,7 +164,7 @@ test("every other call is typed, too", async () => {
   const changed = await calls.PATCH("/v1/bandits/{name}", { params, body });
   assert(changed.response.status === 200 && changed.data);
   const log = await calls.GET("/v1/bandits/{name}/log", { params, parseAs: "text" });
-  assert.equal(log.data?.trimEnd().split("\n").length, 6);
+  assert.equal(log.data?.trimEnd().split("\n").length, 8);
 });
 
 test("the compiler refuses what the service would", () => {
