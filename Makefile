@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-gpu real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-typescript test-gpu typescript real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -17,6 +17,8 @@ help:
 	@echo "make test-site     the documentation, built and opened in a browser"
 	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
 	@echo "make test-wheel    the package as it would be published, from an empty environment"
+	@echo "make test-typescript  the TypeScript client: its types, and itself beside a service; needs Node 20 with npm"
+	@echo "make typescript    its types, written again from the OpenAPI document of the service"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
@@ -34,7 +36,7 @@ docs: $(VENV)/docs
 # Each core has a worker of its own, so threads of BLAS would only wait for each other.
 test: export OPENBLAS_NUM_THREADS = 1
 test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 test-engines: $(VENV)/engines
 	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
@@ -56,6 +58,17 @@ test-gpu: $(VENV)/dev
 
 test-wheel: $(VENV)/release
 	$(BIN)/python -m pytest -q --noconftest -m wheel tests/test_wheel.py
+
+test-typescript: $(VENV)/dev
+	$(BIN)/python -m pytest -q -rs tests/client/test_typescript.py
+
+TYPESCRIPT := clients/typescript
+typescript: $(VENV)/dev
+	cd $(TYPESCRIPT) && npm install --no-audit --no-fund --ignore-scripts
+	$(BIN)/python -c 'import json; from robandit.service.requests.openapi import openapi; print(json.dumps(openapi()))' \
+		> $(TYPESCRIPT)/openapi.json
+	cd $(TYPESCRIPT) && npm run --silent generate < openapi.json > src/schema.new
+	mv $(TYPESCRIPT)/src/schema.new $(TYPESCRIPT)/src/schema.ts && rm $(TYPESCRIPT)/openapi.json
 
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real

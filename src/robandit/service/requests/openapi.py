@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -67,6 +68,7 @@ _EXAMPLES: dict[type, Any] = {
     Acknowledgement: {"lower_bound": 5.2, "by": "Ada", "note": "bots of a partner; quarantined"},
     HistoryRow: [{"id": "2025-1", "features": {"price": 20, "colour": "red"}, "reward": 1}],
 }
+_REF = re.compile(r"'#/components/schemas/(\w+)'")
 _TEXT = {"type": "string"}
 _DONE = {200: "The request was carried out."}
 _KEY = {
@@ -95,20 +97,32 @@ def openapi(*, keys: bool = True) -> dict[str, Any]:
     types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
-    schemas["Creation"]["anyOf"] = [
-        free,
-        {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]},
-    ]
+    told = {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]}
+    schemas["Creation"]["allOf"] = [{"anyOf": [free, told]}]  # both: some generators read a bare anyOf as "or"
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "robandit", "version": robandit.__version__, "description": "Bandits that can't be bought."},
         "paths": _bandits() | _service(),
         "components": {"schemas": schemas},
     }
+    answers, bodies = (_named(document["paths"], part, schemas) for part in ("responses", "requestBody"))
+    for schema in (schemas[name] for name in answers - bodies):
+        if "properties" in schema:  # an answer has all of its fields, also those that a reader has a default for
+            schema["required"] = list(schema["properties"])
     if keys:
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"key": []}]
     return document
+
+
+def _named(paths: dict[str, Any], part: str, schemas: dict[str, Any]) -> set[str]:
+    """The schemas that this part of the calls is made of."""
+    calls = [call.get(part, {}) for methods in paths.values() for call in methods.values() if isinstance(call, dict)]
+    found, fresh = set[str](), set(_REF.findall(repr(calls)))
+    while fresh:
+        found |= fresh
+        fresh = set(_REF.findall(repr([schemas[name] for name in fresh]))) - found
+    return found
 
 
 def _bandits() -> dict[str, Any]:
