@@ -140,6 +140,7 @@ def test_all_ways_to_end_occur_and_numpy_takes_over_where_digits_would_be_lost()
         assert plain.tolist() == fast.tolist()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dim", [1, 2, 5, 12])
 @pytest.mark.parametrize("apart", [0.1, 0.3])
 def test_values_are_those_of_the_dual_in_extended_precision(dim: int, apart: float) -> None:
@@ -166,6 +167,7 @@ def play(name: str, kernel: str, rounds: int = 150, **more: Any) -> tuple[list[A
     return seen, policy
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_play_as_with_numpy(name: str) -> None:
     plain, fast = play(name, "numpy")[0], play(name, "numba")[0]

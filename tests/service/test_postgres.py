@@ -155,9 +155,14 @@ def test_one_that_hangs_while_it_waits_for_a_lane_gives_it_back(postgres: Postgr
     url = postgres.new("waits")
     store = open_store(url)
     mine = store.lane(1)
-    mine.news()
-    code = f"from robandit.service.stores import open_store\nopen_store({url!r}).lane(1).news()"
-    with subprocess.Popen([sys.executable, "-c", code]) as other, psycopg.connect(url, autocommit=True) as db:
+    code = f"from robandit.service.stores import open_store\nlane = open_store({url!r}).lane(1)\nprint(flush=True)"
+    command = [sys.executable, "-c", f"{code}\ninput()\nlane.news()"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process as other, psycopg.connect(url, autocommit=True) as db:
+        assert other.stdin and other.stdout and other.stdout.readline()  # it is about to ask
+        mine.news()
+        other.stdin.write(b"\n")
+        other.stdin.flush()
         assert until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
         other.send_signal(signal.SIGSTOP)
         mine.release()  # now it is the other's turn, which knows nothing of it
