@@ -130,6 +130,7 @@ def test_labels_are_cut_and_harmless() -> None:
     assert max(map(len, shown)) <= LONGEST
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("most", "number"), [(32, 10_000), (90, 400)])
 def test_many_sources_are_a_short_answer(most: int, number: int) -> None:
     settings, known = msgspec.structs.replace(SETTINGS, policy_settings={"max_sources": most}), most + 1

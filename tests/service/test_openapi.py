@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from robandit.service.learning.learner import Learner
 from robandit.service.requests.openapi import openapi
 from robandit.wire.types import NEED_CORRUPTION, BanditSettings
 
-pytest.importorskip("schemathesis")
+pytestmark = pytest.mark.skipif(not find_spec("schemathesis"), reason="schemathesis is not installed")
 
 # A valid decision may have as many features as another bandit's actions have, or too large ones; features may have a
 # wrong checksum; a reward may be beyond the range that a bandit declares: no document can say.
