@@ -104,14 +104,15 @@ class RoundGroups(FieldArrays):
 
         They are those that have none yet, or where the last one is long enough.
         """
-        if len(slots) == 1:  # the same, at half the time
-            only = self.current.item(0, slots.item(), sides.item())
-            long = only != FREE and self.counts.item(0, only) < max(_SHORTEST, now.item() // stretches)
-            return np.array([only]), None if long or not seen.item() else count_to(1)
         trials = count_to(len(slots))
         found: Index = self.current[trials, slots, sides]
         full = seen & ((found == FREE) | (self.counts[trials, found] >= np.maximum(_SHORTEST, now // stretches)))
         return found, np.flatnonzero(full) if full.any() else None
+
+    def find_one(self, slot: int, side: int, now: int, stretches: int) -> int | None:
+        """The same for a batch of one: the group, or None if a new one is needed."""
+        group: int = self.current.item(0, slot, side)
+        return group if group != FREE and self.counts.item(0, group) < max(_SHORTEST, now // stretches) else None
 
     def open(self, at: tuple[Index, Index, Ints], now: Ints, stretches: int, first: Floats) -> Index:
         """Begin a new stretch of a side of a source in each of some trials; the place of each.
@@ -189,10 +190,6 @@ class RoundGroups(FieldArrays):
 
     def add(self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
         """Fold one reward into a group of each trial; a weight of 0 changes nothing."""
-        if len(groups) == 1:
-            if weights[0]:
-                self._add_one((0, groups.item()), actions[0], rewards.item(), weights.item(), now.item())
-            return
         most, weighted = self.slot.shape[1], weights[:, None] * actions
         at = count_to(len(groups)) * most + groups % most  # a trial that sees nothing may not have a group yet
         squares = np.einsum("mi,mj->mij", weighted, actions)
@@ -206,7 +203,7 @@ class RoundGroups(FieldArrays):
         last[at] = np.where(seen, now, last[at])
         flat(self.changed)[at] = True
 
-    def _add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
+    def add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take thrice the time."""
         weighted, precision, target = weight * action, self.precision[at], self.target[at]
         precision += weighted[:, None] * action

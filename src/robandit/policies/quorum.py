@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import TINY, Bools, Floats, Index, Ints, count_to, ones
+from robandit.arrays import TINY, Bools, Floats, Index, Ints, constant, count_to, ones
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
@@ -122,6 +122,7 @@ class Quorum(Policy[QuorumStatistics]):
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
         whole = self.batch, sources
         self._box = BallotBox(self.batch, self.dim, self.lam)
+        self._counts: QuorumCounts | None = None  # of the last vote, once somebody asked
         return QuorumStatistics(
             ridge=self.new_ridge(),
             groups=RoundGroups.new(self.batch, sources, self.dim),
@@ -139,10 +140,11 @@ class Quorum(Policy[QuorumStatistics]):
         return Ellipsoid.around(self.stats.ridge, self.width * self.stats.noise)
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
-        stats = self.stats
-        doubted: Ints = np.add.reduce(stats.doubted != FREE, axis=1)
-        told = QuorumCounts(stats.votes.copy(), doubted, stats.dismissed.copy())
-        return Search(optimise(actions, self.confidence(level)), told)
+        if self._counts is None:
+            stats = self.stats
+            doubted: Ints = np.add.reduce(stats.doubted != FREE, axis=1)
+            self._counts = QuorumCounts(*map(constant, (stats.votes.copy(), doubted, stats.dismissed.copy())))
+        return Search(optimise(actions, self.confidence(level)), self._counts)
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0
@@ -151,6 +153,10 @@ class Quorum(Policy[QuorumStatistics]):
         self.learn_from(actions, rewards, weights, level, None)
 
     def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
+        if len(rewards) == 1:
+            if weights[0]:
+                self._learn_one(actions, rewards, weights, None if source is None else source.item())
+            return
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
         along = stats.ridge.along(actions)
@@ -168,15 +174,33 @@ class Quorum(Policy[QuorumStatistics]):
         if due.any():
             self._vote(np.flatnonzero(due), now)
 
+    def _learn_one(self, actions: Floats, rewards: Floats, weights: Floats, source: Source) -> None:
+        """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
+        stats, groups, reward, weight = self.stats, self.stats.groups, rewards.item(), weights.item()
+        now = self._updates.item() + 1
+        slot, along = self.slots.place_one(source), stats.ridge.along(actions)
+        side = int(self._dissents_one(actions[0], reward, weight, along[0], now))
+        group = groups.find_one(slot, side, now, _STRETCHES)
+        if group is None:
+            ignored = side and stats.ruling.item(0, slot) <= 0
+            place = count_to(1), np.array([slot]), np.array([side])
+            first = np.array([0.0]) if ignored else stats.trust[0, slot : slot + 1]
+            group = int(groups.open(place, np.array([now]), _STRETCHES, first)[0])
+        groups.add_one((0, group), actions[0], reward, weight, now)
+        stats.ridge.update(actions, rewards, weights * groups.weight.item(0, group), along=along)
+        if now >= stats.next.item():
+            self._vote(count_to(1), np.array([now]))
+
+    def _dissents_one(self, action: Floats, reward: float, weight: float, along: Floats, now: int) -> bool:
+        """Do what `_dissents` does, bit for bit, for a batch of one: batched calls take four times as long."""
+        scale = sqrt(weight / (1.0 + weight * float(along.dot(along))))
+        off = abs(reward - float(action.dot(self.stats.ridge.mean[0])))
+        least = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
+        return self.stats.surprise.judge_one(off * scale, reward, least, now)
+
     def _dissents(self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats) -> Bools:
         """Whether each reward is too far from what is believed to be noise, (B,); ``along`` is Sᵀa, (B, d)."""
         ridge, surprise = self.stats.ridge, self.stats.surprise
-        if len(rewards) == 1:  # the same, bit for bit, as a live service has it: batched calls take four times as long
-            sure, reward, weight = along[0], rewards.item(), weights.item()
-            scale = sqrt(weight / (1.0 + weight * float(sure.dot(sure))))
-            off = abs(reward - float(actions[0].dot(ridge.mean[0])))
-            lowest = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
-            return np.array([surprise.judge_one(off * scale, reward, lowest, self.t.item(), seen.item())])
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
         least = self._least_noise(weights, ones(len(weights)))
@@ -193,7 +217,7 @@ class Quorum(Policy[QuorumStatistics]):
 
     def _vote(self, due: Index, now: Ints) -> None:
         """Let the groups of these trials vote, and believe them as they say from now on."""
-        stats, groups = self.stats, self.stats.groups
+        stats, groups, self._counts = self.stats, self.stats.groups, None
         evidence = self._evidence(due, now)
         used = evidence.slot.shape[1]
         floor = self._least_noise(evidence.mass.sum(axis=1), evidence.counts.sum(axis=1))
