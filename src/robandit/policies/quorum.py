@@ -15,13 +15,14 @@ from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer, not_negative
+from robandit.policies.ballots import BallotBox, weighted_form
 from robandit.policies.base import Policy
 from robandit.policies.decision import Search
 from robandit.policies.dissent import Surprise
 from robandit.policies.groups import FREE, RoundGroups, part_of
 from robandit.policies.parts import FieldArrays, SigmaBar
 from robandit.policies.sources import Labels, Source, SourceSlots, read_source
-from robandit.policies.votes import BallotBox, Evidence, Terms, mean_power, vote, weighted_sum, without_bad_spells
+from robandit.policies.votes import Evidence, Terms, by_source, mean_power, vote, without_bad_spells
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
@@ -113,6 +114,7 @@ class Quorum(Policy[QuorumStatistics]):
 
     cost = 3.0
     info_counts = True
+    numerics = 2  # quadratics of groups as upper triangles
 
     def start(self) -> QuorumStatistics:
         sources = integer("max_sources", self.max_sources, least=1) + 1
@@ -222,7 +224,7 @@ class Quorum(Policy[QuorumStatistics]):
         used = evidence.slot.shape[1]
         floor = self._least_noise(evidence.mass.sum(axis=1), evidence.counts.sum(axis=1))
         ceiling = np.where(floor < 1.0, 1.0, np.inf)
-        held = self._box.of(due, evidence.precision, evidence.target, groups.changed)
+        held = self._box.of(due, groups, used)
         terms = Terms(self.lam, self.tolerance, floor, ceiling)
         found = vote(evidence, held, stats.ridge.mean[due], stats.noise[due], terms)
         place = due[:, None], count_to(used)
@@ -234,9 +236,8 @@ class Quorum(Policy[QuorumStatistics]):
         changed = (weights != groups.weight[place]).any(axis=1)
         groups.weight[place], stats.noise[due] = weights, found.noise
         if changed.any():  # otherwise the updates since the last vote were right
-            precision = weighted_sum(weights, evidence.precision) + self.lam * np.eye(self.dim)
-            target = weighted_sum(weights, evidence.target)
-            stats.ridge.refit(due[changed], precision[changed], target[changed])
+            precision, target = weighted_form(weights[changed], held.losses[changed])
+            stats.ridge.refit(due[changed], precision + self.lam * np.eye(self.dim), target)
         stats.dismissed[due] = (evidence.counts * (weights < _DOUBTED)).sum(axis=1)
         self._doubt(due, evidence, weights, now)
         stats.votes[due] += 1
@@ -253,9 +254,6 @@ class Quorum(Policy[QuorumStatistics]):
         ruling = np.take_along_axis(self.stats.ruling[due], np.maximum(slot, 0), axis=1)
         voice = np.where(ruling == 0, 1.0, np.where(ruling > 0, np.inf, 0.0))
         return Evidence(
-            precision=part_of(groups.precision, due, used),
-            target=part_of(groups.target, due, used),
-            squares=part_of(groups.squares, due, used),
             mass=part_of(groups.mass, due, used),
             counts=counts,
             say=counts * mean_power((since - 1.0) / time, last / time, _NEWER),
@@ -265,11 +263,9 @@ class Quorum(Policy[QuorumStatistics]):
 
     def _doubt(self, due: Index, evidence: Evidence, weights: Floats, now: Ints) -> None:
         """Write down how far each source is believed, and since when it is doubted."""
-        stats, sources = self.stats, int(evidence.slot.max()) + 1
-        say = evidence.say[:, None] * (evidence.slot[:, None] == np.arange(sources)[:, None])  # (n, S, G)
-        total = say.cumsum(axis=2)[:, :, -1]
-        mean = (say * weights[:, None]).cumsum(axis=2)[:, :, -1] / np.maximum(total, TINY)
-        at = due[:, None], np.arange(sources)
+        stats, total = self.stats, by_source(evidence.slot, evidence.say)
+        mean = by_source(evidence.slot, evidence.say * weights) / np.maximum(total, TINY)
+        at = due[:, None], count_to(total.shape[1])
         stats.trust[at] = trust = np.where(total > 0.0, mean, stats.trust[at])
         since = np.where(stats.doubted[at] == FREE, now[due][:, None], stats.doubted[at])
         stats.doubted[at] = np.where(trust >= _DOUBTED, FREE, since)
