@@ -22,8 +22,8 @@ _REACH = 0.3  # how much more than on average a group may disagree, times √(2 
 class Ballots(NamedTuple):
     """What groups say, as quadratics μᵀPμ − 2⟨q, μ⟩ + s.
 
-    Each is kept as the upper triangle of [[P, −q], [−qᵀ, s]], what is off its diagonal counted twice: a value is then a
-    sum of products, and takes half the memory that P does.
+    Each is kept as the upper triangle of P with what is off its diagonal doubled, −2q, and s: a value is then one sum
+    of products, and the whole takes half the memory of P.
     """
 
     terms: Floats
@@ -62,7 +62,8 @@ class Ballots(NamedTuple):
     def solve(self, weights: Floats, lam: float) -> Floats:
         """The minimiser of λ‖μ‖² + Σ ω_g r_g(μ)², (n, d)."""
         matrix, vector = weighted_form(weights, self.terms)
-        found = np.linalg.solve(matrix + identity(vector.shape[1], lam), vector[..., None])
+        matrix.reshape(len(matrix), -1)[:, :: vector.shape[1] + 1] += lam  # the diagonal
+        found = np.linalg.solve(matrix, vector[..., None])
         return np.asarray(found[..., 0], dtype=float)
 
     def reach(self, groups: Ints) -> Floats:
@@ -121,10 +122,10 @@ def weighted_form(weights: Floats, forms: Floats) -> tuple[Floats, Floats]:
     """Σ ω_g P_g, (n, d, d), and Σ ω_g q_g, (n, d), for weights (n, G) and quadratics (n, G, m) as ballots have them."""
     total = weighted_sum(weights, forms)
     dim = round((2 * total.shape[1]) ** 0.5) - 1
-    square, twice = _triangle(dim)[1:]
-    total /= twice
-    whole = total.take(square, axis=1).reshape(-1, dim + 1, dim + 1)
-    return whole[:, :dim, :dim], -whole[:, :dim, dim]
+    _, square, twice = _triangle(dim)
+    total[:, : len(twice)] /= twice
+    matrix = total.take(square, axis=1).reshape(-1, dim, dim)
+    return matrix, -0.5 * total[:, len(twice) : -1]
 
 
 def lengths(matrix: Floats, vector: Floats, least: float) -> Floats:
@@ -149,30 +150,31 @@ def identity(dim: int, scale: float) -> Floats:
 
 def _packed(matrix: Floats, vector: Floats, constant: Floats) -> Floats:
     """Quadratics with these P (…, d, d), q (…, d) and s (…) as ballots have them, (…, m)."""
-    dim = vector.shape[-1]
-    upper, _, twice = _triangle(dim)
-    whole = np.empty((*constant.shape, dim + 1, dim + 1))
-    whole[..., :dim, :dim], whole[..., dim, dim] = matrix, constant
-    np.negative(vector, out=whole[..., :dim, dim])
-    terms = whole.reshape(*constant.shape, -1).take(upper, axis=-1)
-    terms *= twice
-    return terms
+    upper, _, twice = _triangle(vector.shape[-1])
+    size = len(upper)
+    forms = np.empty((*constant.shape, size + vector.shape[-1] + 1))
+    np.multiply(matrix.reshape(*constant.shape, -1).take(upper, axis=-1), twice, out=forms[..., :size])
+    np.multiply(vector, -2.0, out=forms[..., size:-1])
+    forms[..., -1] = constant
+    return forms
 
 
 def _products(parameter: Floats) -> Floats:
-    """The upper triangle of x xᵀ for x = (μ, 1), (n, m): what a quadratic is multiplied by."""
+    """What a quadratic is multiplied by: the upper triangle of μ μᵀ, μ, and 1, (n, m)."""
     n, dim = parameter.shape
-    point = np.ones((n, dim + 1))
-    point[:, :dim] = parameter
-    products = point[:, :, None] * point[:, None, :]
-    return products.reshape(n, -1).take(_triangle(dim)[0], axis=1)
+    upper = _triangle(dim)[0]
+    size = len(upper)
+    found = np.ones((n, size + dim + 1))
+    found[:, :size] = (parameter[:, :, None] * parameter[:, None, :]).reshape(n, -1).take(upper, axis=1)
+    found[:, size:-1] = parameter
+    return found
 
 
 @lru_cache(maxsize=64)
 def _triangle(dim: int) -> tuple[Index, Index, Floats]:
-    """The upper triangle of a square matrix of d + 1 rows: the places of its entries in the flat matrix, (m,); where
-    each entry of the square is among them; and how often each counts: twice off the diagonal."""
-    row, column = np.triu_indices(dim + 1)
-    place = np.zeros((dim + 1, dim + 1), np.intp)
+    """The places of the upper triangle in a flat (d, d) matrix, where each entry of the matrix is in the triangle, and
+    how often an entry of the triangle counts: twice off the diagonal."""
+    row, column = np.triu_indices(dim)
+    place = np.zeros((dim, dim), np.intp)
     place[row, column] = place[column, row] = np.arange(len(row))
-    return constant(row * (dim + 1) + column), constant(place.ravel()), constant(np.where(row == column, 1.0, 2.0))
+    return constant(row * dim + column), constant(place.ravel()), constant(np.where(row == column, 1.0, 2.0))

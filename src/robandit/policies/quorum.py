@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import TINY, Bools, Floats, Index, Ints, constant, count_to, ones
+from robandit.arrays import TINY, Bools, Floats, Index, Ints, constant, count_to
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
@@ -205,10 +205,10 @@ class Quorum(Policy[QuorumStatistics]):
         ridge, surprise = self.stats.ridge, self.stats.surprise
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
-        least = self._least_noise(weights, ones(len(weights)))
+        least = self._least_noise(weights, 1.0)
         return surprise.judge(distance, rewards, least, self.t, seen)
 
-    def _least_noise(self, mass: Floats, counts: Floats | Ints) -> Floats:
+    def _least_noise(self, mass: Floats, counts: Floats | float) -> Floats:
         """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.
 
         That says nothing. ``mass`` is Σ w over so many rewards.
