@@ -172,16 +172,16 @@ class RoundGroups(FieldArrays):
         Dissent that is believed belongs to the new spell, and is what fits there.
         """
         used = believed.shape[1]
-        risen = believed & (self.side[trials, :used] == DISSENTS) & (self.slot[trials, :used] != FREE)
-        for row in np.flatnonzero(risen.any(axis=1)).tolist():
-            trial = int(trials[row])
-            for slot in np.unique(self.slot[trial, :used][risen[row]]).tolist():
-                mine = (self.slot[trial, :used] == slot) & (self.spell[trial, :used] == self.now[trial, slot])
-                up, fits = np.flatnonzero(mine & risen[row]), mine & (self.side[trial, :used] == FITS)
-                if up.size and (fits & ~believed[row]).any():
-                    self.now[trial, slot] += 1
-                    self.spell[trial, up], self.side[trial, up] = self.now[trial, slot], FITS
-                    self.current[trial, slot] = up[self.since[trial, up].argmax()], FREE
+        slot, side, spell = (part_of(array, trials, used) for array in (self.slot, self.side, self.spell))
+        mine = (slot != FREE) & (spell == np.take_along_axis(self.now[trials], np.maximum(slot, 0), axis=1))
+        risen, fallen = mine & believed & (side == DISSENTS), mine & ~believed & (side == FITS)
+        for row in np.flatnonzero(risen.any(axis=1) & fallen.any(axis=1)).tolist():
+            trial, own = int(trials[row]), slot[row]
+            for source in set(own[risen[row]].tolist()) & set(own[fallen[row]].tolist()):
+                up = np.flatnonzero(risen[row] & (own == source))
+                self.now[trial, source] += 1
+                self.spell[trial, up], self.side[trial, up] = self.now[trial, source], FITS
+                self.current[trial, source] = up[self.since[trial, up].argmax()], FREE
 
     def closed(self, trials: Index, used: int) -> Bools:
         """Which of the first groups of some trials belong to a spell that is over, (n, G)."""
