@@ -21,6 +21,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -39,7 +40,8 @@ from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeighte
 from robandit.arrays import Floats  # noqa: E402
 from robandit.errors import ConfigError  # noqa: E402
 from robandit.experiments.paper import figure1  # noqa: E402
-from robandit.experiments.tune import shipped  # noqa: E402
+from robandit.experiments.tune import GRID, grid_config, shipped  # noqa: E402
+from robandit.experiments.tune import SEED as TUNING  # noqa: E402
 from robandit.lab import attacks, environments  # noqa: E402
 from robandit.lab.gpu.condense import condense, save_condensed  # noqa: E402
 from robandit.lab.gpu.launch import COLUMNS, Device, play, prepare_launches  # noqa: E402
@@ -215,9 +217,25 @@ def times(device: Device, trials: int, most: int | None, repeats: int) -> None:
         )
 
 
-def rerun_figure1(trials: int, rounds: int, out: Path) -> None:
-    """Play Figure 1 at the tuned scales, as far as a GPU can, and write it down for `robandit … --from`."""
-    config = figure1.config(shipped().scales, trials=trials, rounds=rounds)
+def retune(trials: int, rounds: int, out: Path) -> dict[str, float]:
+    """Play the tuning of Figure 1's scales, and write it down for `robandit paper tune --from`. Gives the best ones."""
+    policies = {name: settings for name, settings in figure1.POLICIES.items() if name != figure1.GREEDY}
+    base = {"rounds": rounds, "trials": trials, "seed": TUNING, "checkpoints": 2, "device": "cuda"}
+    grids = dict.fromkeys(policies, GRID)
+    run = Run.read(grid_config(base | figure1.world(20, 20, figure1.FLIPS), policies, grids))
+    start = time.perf_counter()
+    held = condense(run)
+    save_condensed(out, held, force=True)
+    print(f"\n{run.size:.2e} rounds of tuning in {time.perf_counter() - start:.1f} s, in {out}")
+    means = held["ends"].mean(axis=(1, 2)).reshape(len(policies), len(GRID))
+    scales = {name: GRID[place] for name, place in zip(policies, means.argmin(axis=1), strict=True)}
+    print(f"best: {scales}", flush=True)
+    return scales
+
+
+def rerun_figure1(scales: Mapping[str, float], trials: int, rounds: int, out: Path) -> None:
+    """Play Figure 1 at these scales, as far as a GPU can, and write it down for `robandit … --from`."""
+    config = figure1.config(scales, trials=trials, rounds=rounds)
     fits = []
     for entry in config["policies"]:
         run = Run.read({**config, "policies": [entry]})
@@ -240,10 +258,11 @@ def rerun_figure1(trials: int, rounds: int, out: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="Use sizes for tools that are slow.")
-    parser.add_argument("--only", choices=("means", "choices", "times", "figure1"), help="Do only this.")
+    parser.add_argument("--only", choices=("means", "choices", "times", "tune", "figure1"), help="Do only this.")
     parser.add_argument("--rounds", type=int, help="Play at most this many rounds in what is timed.")
     parser.add_argument("--figure1", type=int, metavar="TRIALS", help="Rerun Figure 1 with this many trials as well.")
-    parser.add_argument("--out", type=Path, default=Path("figure1.npz"), help="Write Figure 1 here.")
+    parser.add_argument("--tune", type=int, metavar="TRIALS", help="Tune with this many; Figure 1 takes what is best.")
+    parser.add_argument("--out", type=Path, default=Path(), help="Write tune.npz and figure1.npz here (default: here).")
     options = parser.parse_args()
     device, tiny = Device.find(), options.tiny
     name = device.torch.cuda.get_device_name() if device.name == "cuda" else "no GPU: Triton's interpreter"
@@ -259,8 +278,11 @@ def main() -> int:
         fine &= check_choices(*((2, 10) if tiny else (64, 1_000)))
     if wanted("times"):
         times(device, 2 if tiny else 131_072, 6 if tiny else options.rounds, 1 if tiny else 5)
+    scales, rounds = shipped().scales, 6 if tiny else 10_000
+    if options.tune or options.only == "tune":
+        scales = retune(options.tune or 2, rounds, options.out / "tune.npz")
     if options.figure1 or options.only == "figure1":
-        rerun_figure1(options.figure1 or 2, 6 if tiny else 10_000, options.out)
+        rerun_figure1(scales, options.figure1 or 2, rounds, options.out / "figure1.npz")
     return 0 if fine or tiny else 1
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/quorum.py                  the development set
     python benchmarks/quorum.py --held-out       the set on which a policy is judged once
+    python benchmarks/quorum.py --honest         what it pays where nobody lies, in the held-out worlds of that kind
     python benchmarks/quorum.py --seen           the cases that were known before the first line was written
     python benchmarks/quorum.py --measured       flips of measured rewards, on which dissent and spells act
 
@@ -25,7 +26,7 @@ import robandit
 from robandit.arrays import Floats, Index, Ints
 from robandit.experiments.fraud import development, held_out
 from robandit.experiments.fraud.playing import BLIND, SOURCES, TOLD, uniform_regret
-from robandit.experiments.fraud.scenario import FraudScenario
+from robandit.experiments.fraud.scenario import NOBODY, FraudScenario
 from robandit.experiments.fraud.scoring import Entrant, Regrets, geometric, material, parts, play_all
 from robandit.experiments.intervals import ratio_words
 from robandit.figures.tables import markdown
@@ -113,6 +114,18 @@ def ablation(scenarios: list[FraudScenario], trials: int) -> None:
             other = below[TOLD if part.title == "with sources, attacked" else "plain"]
             cells.append(words(own[part.places], other[part.places]))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def honest(trials: int) -> None:
+    """Print Quorum's regret over plain ridge's in the held-out worlds in which nobody lies."""
+    scenarios = [scenario for scenario in held_out.SCENARIOS if scenario.lie == NOBODY]
+    entrants = {"own": Entrant(robandit.Quorum, SOURCES), "plain": Entrant(PlainRidge, SOURCES)}
+    uniform = np.stack([uniform_regret(scenario, trials) for scenario in scenarios])
+    found = material(play_all(scenarios, entrants, trials), uniform)
+    for part in parts(scenarios):
+        if part.places:
+            cell = words(found["own"][part.places], found["plain"][part.places])
+            print(f"{part.title}, {len(part.places)} worlds: {cell}")
 
 
 def words(above: Floats, below: Floats) -> str:
@@ -209,6 +222,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--held-out", action="store_true", help="the set on which a policy is judged once")
+    parser.add_argument("--honest", action="store_true", help="what it pays where nobody lies")
     parser.add_argument("--seen", action="store_true", help="the cases that were known before")
     parser.add_argument("--measured", action="store_true", help="flips of measured rewards")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each scenario (default %(default)s)")
@@ -217,6 +231,8 @@ def main() -> None:
     with threadpool_limits(1):
         if options.seen:
             seen()
+        elif options.honest:
+            honest(options.trials)
         elif options.measured:
             measured(options.trials)
         else:
