@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from robandit.policies import votes
-from robandit.policies.ballots import Ballots, weighted_sum
+from robandit.policies.ballots import Ballots, lengths, weighted_form, weighted_sum
 from robandit.policies.votes import Evidence
 
 
@@ -58,6 +58,22 @@ def test_ballots_are_the_disagreement(seed: int, count: int, dim: int, spread: f
     np.testing.assert_allclose(distance, slow, rtol=1e-6, atol=1e-5 * spread)
     freedom = [np.trace(V[g] @ np.linalg.inv(V[g] + lam * np.eye(dim))) for g in range(count)]
     np.testing.assert_allclose(held.freedom[0], freedom, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
+def test_sums_of_quadratics_and_lengths(seed: int, count: int, dim: int, spread: float) -> None:
+    V, b, parameter = groups(seed, count, dim, spread)
+    rng = np.random.default_rng(seed)
+    weights, squares = rng.random((1, count)), rng.random((1, count))
+    held = Ballots.of(V[None], b[None], squares, 0.7)
+    slow = [parameter @ V[g] @ parameter - 2 * b[g] @ parameter + squares[0, g] for g in range(count)]
+    np.testing.assert_allclose(held.loss(parameter[None])[0], slow, rtol=1e-9, atol=1e-9 * spread**2)
+    matrix, vector = weighted_form(weights, held.losses)
+    np.testing.assert_allclose(matrix[0], np.einsum("g,gij->ij", weights[0], V), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(vector[0], weights[0] @ b, rtol=1e-12, atol=1e-12)
+    full = V + 0.7 * np.eye(dim)
+    slow = [np.sqrt(b[g] @ np.linalg.solve(full[g], b[g])) for g in range(count)]
+    np.testing.assert_allclose(lengths(full, b, 0.7), slow, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)

@@ -137,7 +137,7 @@ def lengths(matrix: Floats, vector: Floats, least: float) -> Floats:
     n, dim = vector.shape
     whole = np.empty((n, dim + 1, dim + 1))
     whole[:, :dim, :dim], whole[:, dim, :dim], whole[:, :dim, dim] = matrix, vector, vector
-    whole[:, dim, dim] = 1.0 + 2.0 * np.vecdot(vector, vector) / least
+    whole[:, dim, dim] = 1.0 + 100.0 * np.vecdot(vector, vector) / least
     row = np.linalg.cholesky(whole)[:, dim, :dim]
     return np.sqrt(np.vecdot(row, row))
 

@@ -274,10 +274,10 @@ def without_bad_spells(evidence: Evidence, weights: Floats, spell: Ints, closed:
 
     A lie about something that nobody tries again is never contradicted; those beside it in its spell were.
     """
-    spells = int(spell.max()) + 1
-    key, keys = (evidence.slot + 1) * spells + spell, (int(evidence.slot.max()) + 2) * spells
+    names, found = np.unique(evidence.slot * (int(spell.max()) + 1) + spell, return_inverse=True)
+    key = found.reshape(spell.shape)  # few numbers, however many spells there have been
     total, believed = (
-        np.take_along_axis(by_key(key, keys, counted), key, axis=1)
+        np.take_along_axis(by_key(key, len(names), counted), key, axis=1)
         for counted in (evidence.counts, weights * evidence.counts)
     )
     bad = closed & (evidence.voice == 1.0) & (believed < _RECORD * total)
