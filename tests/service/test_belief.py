@@ -13,7 +13,8 @@ from served import Server, check_fold
 
 from robandit.policies import Quorum
 from robandit.service.learning import trust
-from robandit.service.learning.belief import LONGEST, MOST, belief
+from robandit.service.learning.belief import MOST, belief
+from robandit.service.learning.labels import LONGEST
 from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, Item, LogEntry, append

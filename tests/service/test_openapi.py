@@ -42,6 +42,10 @@ include-path = "/v1/bandits/{name}/rewards"
 checks.positive_data_acceptance.expected-statuses = ["200", "404", "410", "422"]
 
 [[operations]]
+include-path = "/v1/bandits/{name}/acknowledgements"
+checks.positive_data_acceptance.expected-statuses = ["200", "404", "409"]
+
+[[operations]]
 include-path = "/v1/bandits/{name}"
 checks.positive_data_acceptance.expected-statuses = ["200", "201", "202", "404", "409", "410", "422"]
 """
@@ -62,7 +66,7 @@ def cases(folder: Path, *options: str, key: str | None = None, examples: int) ->
     finally:
         server.kill()
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert report["operations"]["tested"] == 14 and not report["failures"] and not report["errors"]
+    assert report["operations"]["tested"] == 17 and not report["failures"] and not report["errors"]
     print(report["test_cases"])
     return int(report["test_cases"]["generated"])
 

@@ -74,12 +74,18 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sigma: float
     level: int
     source: str | None
+    action: int = 0
+    """Number by which a tally knows its action."""
+    origin: int = 0
+    """The same of its source."""
+    uniform: float = 0.0
+    """Its weight in an estimate of uniform play."""
 
     @classmethod
-    def on(cls, made: Decided, number: int) -> Waiting:
+    def on(cls, made: Decided, number: int, **more: Any) -> Waiting:
         """Keep what the reward of this decision, the log's ``number``-th, will need."""
         features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source)
+        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source, **more)
 
     def decision(self, width: float) -> Decision:
         """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""

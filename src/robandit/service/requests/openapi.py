@@ -10,8 +10,11 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.service.requests.choices import BLOCK
+from robandit.wire.activity import RANGES, ActivityReport
+from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
+from robandit.wire.service import ServiceReport
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -45,6 +48,12 @@ _FORMAT = {
     "description": "Form of the log: one JSON object a line, or a Parquet file with one row for each decision.",
     "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
 }
+_RANGE = {
+    "name": "range",
+    "in": "query",
+    "description": "Range of time: two minutes by the second, two hours by the minute, or a week by the hour.",
+    "schema": {"type": "string", "enum": [*RANGES], "default": RANGES[1]},
+}
 _RED, _BLUE = (
     {"id": name, "features": {"price": price, "colour": name}} for name, price in (("red", 20), ("blue", 35))
 )
@@ -55,6 +64,7 @@ _EXAMPLES: dict[type, Any] = {
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
+    Acknowledgement: {"lower_bound": 5.2, "by": "Ada", "note": "bots of a partner; quarantined"},
     HistoryRow: [{"id": "2025-1", "features": {"price": 20, "colour": "red"}, "reward": 1}],
 }
 _TEXT = {"type": "string"}
@@ -81,6 +91,7 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
+    types += [Acknowledgement, AcknowledgementMade, ActivityReport, ServiceReport]
     types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
@@ -120,6 +131,8 @@ def _bandits() -> dict[str, Any]:
         },
         **_traffic(),
         f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
+        f"{_BANDIT}/activity": {"parameters": [_NAME, _RANGE], "get": _activity()},
+        f"{_BANDIT}/acknowledgements": {"parameters": [_NAME], "post": _acknowledge()},
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
 
@@ -130,6 +143,18 @@ def _import() -> dict[str, Any]:
     rows = {"type": "array", "items": _ref(HistoryRow), "minItems": 1, "maxItems": MOST_ROWS}
     found["requestBody"]["content"]["application/json"]["schema"] = rows
     return found
+
+
+def _activity() -> dict[str, Any]:
+    """The call for what was chosen and earned over time."""
+    about = "See what was chosen, what that earned, and how the bandit does beside uniform play"
+    return _call(about, _ref(ActivityReport), None, _UNKNOWN | {422: "There is no such range."})
+
+
+def _acknowledge() -> dict[str, Any]:
+    """The call that acknowledges an alarm."""
+    errors = _UNKNOWN | {409: "Nothing is proved, or another amount than that."}
+    return _call("Acknowledge what is proved", _ref(AcknowledgementMade), Acknowledgement, errors)
 
 
 def _delete() -> dict[str, Any]:
@@ -197,6 +222,7 @@ def _service() -> dict[str, Any]:
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
         "/v1/backup": {"get": _backup()},
+        "/v1/service": {"get": _call("See how this process has done in the last two hours", _ref(ServiceReport))},
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
         "/health": {"get": _open("Ask whether the process lives; needs no key", status)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},

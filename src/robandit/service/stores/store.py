@@ -6,9 +6,23 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from robandit.wire.events import Changed, Closed, Decided, Erased, Event, Imported, Proved, Rewarded, decode, encode
+from robandit.wire.events import (
+    Acknowledged,
+    Changed,
+    Closed,
+    Decided,
+    Delivered,
+    Erased,
+    Event,
+    Imported,
+    Proved,
+    Rewarded,
+    decode,
+    encode,
+)
 
 KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
+KINDS |= {Acknowledged: 4, Delivered: 5}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
 FORMAT = 2
