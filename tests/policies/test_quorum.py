@@ -365,3 +365,11 @@ def test_the_result_table_shows_its_counts_as_they_stand() -> None:
             votes = trace.info["votes"]
             assert (np.diff(votes, axis=0) >= 0).all() and 20 < votes.max() < 100
             assert trace.info["dismissed"].max() > 0
+
+
+def test_a_state_of_other_numerics_goes_on() -> None:
+    """Older states do not say theirs."""
+    policy = fraud()
+    state = policy.state()
+    assert state.pop("numerics") == robandit.Quorum.numerics > robandit.OFUL.numerics
+    assert same_state(robandit.Quorum.from_state(state), policy)

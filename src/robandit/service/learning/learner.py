@@ -27,6 +27,7 @@ from robandit.service.learning.student import (
     learns_with,
     make_policy,
     needs_refold,
+    restored,
     rule,
     watches,
 )
@@ -344,7 +345,7 @@ class Learner:
         if life:
             learner.life.restore(life[1])
             learner.shadows = {name: Shadow.restore(kept, seed) for name, kept in plain["shadows"]}
-        learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
+        learner.policy = restored(type(learner.policy), plain["policy"])
         learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
         learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))

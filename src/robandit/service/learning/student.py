@@ -151,6 +151,16 @@ class Student:
         return found
 
 
+def restored(kind: type[Policy], kept: dict[str, Any]) -> Policy:
+    """The policy of a snapshot, which is the fold of its log.
+
+    One that a release with other `numerics` kept is refused: by this release the log folds to other last places.
+    """
+    if (found := kept.get("numerics", 1)) != kind.numerics:
+        raise ValueError(f"{kind.__name__} has numerics {found} in this snapshot, and {kind.numerics} here")
+    return kind.from_state(deep(kept))
+
+
 def flat(state: dict[str, Any]) -> dict[str, Any]:
     """A state with its arrays as bytes."""
     arrays = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in state["arrays"].items()}
