@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-gpu real bench lint clean
+.PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-typescript test-gpu typescript real bench lint clean
 
 help:
 	@echo "make demo          rerun the paper: Figure 1, its claims, its theorems, on one page, out/report.html"
@@ -17,6 +17,8 @@ help:
 	@echo "make test-site     the documentation, built and opened in a browser"
 	@echo "make test-tutorials  the tutorials: notebooks from start to end, and programs for other libraries beside ours"
 	@echo "make test-wheel    the package as it would be published, from an empty environment"
+	@echo "make test-typescript  the TypeScript client: its types, and itself beside a service; needs Node 20 with npm"
+	@echo "make typescript    its types, written again from the OpenAPI document of the service"
 	@echo "make real          all policies and Vowpal Wabbit on real data with injected fraud"
 	@echo "make bench         microseconds per round beside a plain NumPy OFUL"
 	@echo "make lint          check format, style and types"
@@ -31,13 +33,20 @@ demo: $(VENV)/lab
 docs: $(VENV)/docs
 	$(BIN)/python -m website
 
-# Each core has a worker of its own, so threads of BLAS would only wait for each other.
+# Each core has a worker of its own, so threads of BLAS would only wait for each other. Lint runs at the same time, since
+# tests that wait leave a core idle now and then; what it says comes after them. More than a hundred processes load the
+# package, so it is compiled once, also for those who do without bytecode.
 test: export OPENBLAS_NUM_THREADS = 1
-test: lint
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not gpu" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+test test-engines: export PYTHONDONTWRITEBYTECODE =
+test: $(VENV)/dev
+	@{ $(LINT); } > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" \
+		--cov --cov-report=term-missing:skip-covered --cov-fail-under=95; tests=$$?; \
+	if wait $$lint; then echo "Lint found nothing."; else cat $(VENV)/lint.txt; exit 1; fi; exit $$tests
 
+# These wait more than they compute, so there are more workers than cores.
 test-engines: $(VENV)/engines
-	$(BIN)/python -m pytest -n 2 -rs --dist loadfile -m engines
+	$(BIN)/python -m pytest -n 4 -rs --dist loadfile -m engines tests/lab tests/service
 
 test-kills: export OPENBLAS_NUM_THREADS = 1
 test-kills: $(VENV)/engines
@@ -56,6 +65,17 @@ test-gpu: $(VENV)/dev
 
 test-wheel: $(VENV)/release
 	$(BIN)/python -m pytest -q --noconftest -m wheel tests/test_wheel.py
+
+test-typescript: $(VENV)/dev
+	$(BIN)/python -m pytest -q -rs tests/client/test_typescript.py
+
+TYPESCRIPT := clients/typescript
+typescript: $(VENV)/dev
+	cd $(TYPESCRIPT) && npm install --no-audit --no-fund --ignore-scripts
+	$(BIN)/python -c 'import json; from robandit.service.requests.openapi import openapi; print(json.dumps(openapi()))' \
+		> $(TYPESCRIPT)/openapi.json
+	cd $(TYPESCRIPT) && npm run --silent generate < openapi.json > src/schema.new
+	mv $(TYPESCRIPT)/src/schema.new $(TYPESCRIPT)/src/schema.ts && rm $(TYPESCRIPT)/openapi.json
 
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
@@ -77,10 +97,9 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/figure1.py
 
+LINT = $(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(LINT)
 
 clean:
 	rm -rf $(VENV) out build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -92,7 +111,8 @@ $(VENV)/engines: EXTRAS := engines
 $(VENV)/peers: EXTRAS := lab,peers
 $(VENV)/release: EXTRAS := release
 $(VENV)/lab $(VENV)/docs $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # what pip leaves to one core, on all
 	@touch $@
 
 $(VENV)/made:

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from robandit import OFUL, Policy, Quorum
 from robandit.arrays import Floats
 from robandit.figures.pictures import COLORS, FONT, MARKERS, WIDTH
+from robandit.policies.ballots import Ballots
 from robandit.policies.groups import FREE
-from robandit.policies.votes import Ballots
 
 SHARES = {"mail": 0.25, "search": 0.25, "app": 0.25, "partner": 0.25}  # of the visits
 SOURCES = tuple(SHARES)
@@ -56,7 +56,7 @@ def disagreement(policy: Quorum) -> Floats:
     """r/ρ of each group in use, (G,): how far it is from what is believed, in units of what noise explains."""
     stats, groups = policy.stats, policy.stats.groups
     used = groups.slot[0] != FREE
-    held = Ballots.of(groups.precision[:, used], groups.target[:, used], policy.lam)
+    held = Ballots.of(groups.precision[:, used], groups.target[:, used], groups.squares[:, used], policy.lam)
     allowed = held.reach(np.array([used.sum()])) * stats.noise[:, None]
     return np.asarray((held.distance(stats.ridge.mean) / allowed)[0])
 

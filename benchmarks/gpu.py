@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 benchmarks/gpu.py                    # everything, at full size
     PYTHONPATH=src python3 benchmarks/gpu.py --tiny             # small enough for the tools and for the interpreter
+    PYTHONPATH=src python3 benchmarks/gpu.py --only choices times --match Multi-level
     TRITON_INTERPRET=1 python benchmarks/gpu.py --tiny          # without a GPU: only that nothing breaks
     compute-sanitizer --tool memcheck python3 benchmarks/gpu.py --tiny --only times
     ncu --clock-control none --kernel-name regex:play --launch-count 4 --set basic \\
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import sys
 import time
@@ -89,16 +91,17 @@ CHECKED = [
         attacks.ClickFraud(budget=None, share=0.2),
     ),
 ]
-TIMED: list[tuple[Case, int, dict[str, Any]]] = [  # and the rounds of a trial
-    (Case("Weighted OFUL, one set", WEIGHTED, PAPER, attacks.NoAttack()), 10_000, {}),
-    (Case("CW-OFUL, one set", CW, PAPER, attacks.NoAttack()), 10_000, {}),
-    (Case("Weighted OFUL, one set, flips", WEIGHTED, PAPER, attacks.Bursts(budget=1e6)), 10_000, {}),
-    (Case("Weighted OFUL, fresh sets", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {}),
-    (Case("the same by tf32x3", WEIGHTED, FRESH, attacks.NoAttack()), 1_000, {"precision": "tf32x3"}),
-    (Case("Multi-level, 450 flips", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {}),
-    (Case("the same by one warp", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"warps": 1}),
-    (Case("the same by tf32x3", LEVELS, PAPER, attacks.Flip(rounds=450)), 2_000, {"precision": "tf32x3"}),
-    (Case("Multi-level, clean", LEVELS, PAPER, attacks.NoAttack()), 2_000, {}),
+MANY, FEWER = 131_072, 16_384
+TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, and what differs from the plan
+    (Case("Weighted OFUL, one set", WEIGHTED, PAPER, attacks.NoAttack()), MANY, 10_000, {}),
+    (Case("CW-OFUL, one set", CW, PAPER, attacks.NoAttack()), MANY, 10_000, {}),
+    (Case("Weighted OFUL, one set, flips", WEIGHTED, PAPER, attacks.Bursts(budget=1e6)), MANY, 10_000, {}),
+    (Case("Weighted OFUL, fresh sets", WEIGHTED, FRESH, attacks.NoAttack()), MANY, 1_000, {}),
+    (Case("the same by ieee", WEIGHTED, FRESH, attacks.NoAttack()), MANY, 1_000, {"precision": "ieee"}),
+    (Case("Multi-level, 450 flips", LEVELS, PAPER, attacks.Flip(rounds=450)), FEWER, 10_000, {}),
+    (Case("Multi-level, clean", LEVELS, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
+    (Case("Multi-level, 128 registers", LEVELS, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
+    (Case("Multi-level, fresh sets", LEVELS, FRESH, attacks.NoAttack()), FEWER, 1_000, {}),
 ]
 
 
@@ -109,15 +112,15 @@ def on_cpu(case: Case, trials: range, rounds: int) -> dict[str, Floats]:
     return {name: getattr(trace, name).astype(float) for name in ("regret", "c_sup", "c_play")}
 
 
-def check_means(device: Device, trials: int, fewer: int, rounds: int) -> bool:
+def check_means(device: Device, cases: list[Case], trials: int, fewer: int, rounds: int) -> bool:
     """Compare means on the GPU and on the CPU, at a quarter of the rounds and at the end."""
     batches = [range(first, min(first + 64, fewer)) for first in range(0, fewer, 64)]
-    limit = statistics.NormalDist().inv_cdf(1.0 - 0.01 / (2 * len(CHECKED) * 6))  # 1 % for all together
+    limit = statistics.NormalDist().inv_cdf(1.0 - 0.01 / (2 * max(len(cases), 1) * 6))  # 1 % for all together
     print(f"\nmeans of {trials} trials on the GPU and {fewer} on the CPU, {rounds} rounds: |z| should be < {limit:.2f}")
     worst = 0.0
     # Spawned, since processes that are forked once CUDA has started may hang.
     with ProcessPoolExecutor(min(len(batches), os.cpu_count() or 1), get_context("spawn")) as pool:
-        for case in CHECKED:
+        for case in cases:
             parts = list(pool.map(partial(on_cpu, case, rounds=rounds), batches))
             at = np.array([rounds // 4, rounds])
             what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
@@ -136,17 +139,17 @@ def check_means(device: Device, trials: int, fewer: int, rounds: int) -> bool:
     return worst < limit
 
 
-def check_choices(trials: int, rounds: int) -> bool:
+def check_choices(cases: list[Case], trials: int, rounds: int) -> bool:
     """Replay rounds in float64, by the CPU's own policies, attacks and ledger."""
     print(f"\nreplayed in float64: {trials} trials of {rounds} rounds")
     fine = True
-    for case in CHECKED:
-        kinds: list[dict[str, Any]] = [{}, {"precision": "tf32x3"}]
-        for kind in kinds:
-            found = replayed(case.policy, Scenario(case.environment, case.attack, range(trials)), rounds, SEED, **kind)
+    for case in cases:
+        for precision in ("ieee",) if case.policy is LEVELS else ("ieee", "tf32x3"):
+            scenario = Scenario(case.environment, case.attack, range(trials))
+            found = replayed(case.policy, scenario, rounds, SEED, precision=precision)
             fine &= found.behind < 1e-3 and found.reward < 1e-4
             print(
-                f"{case.name:30} {kind.get('precision', 'ieee'):7} other choices {found.changed:8.2e}, the worst "
+                f"{case.name:30} {precision:7} other choices {found.changed:8.2e}, the worst "
                 f"{found.behind:8.2e} behind; rewards differ by {found.reward:7.1e}, columns by {found.columns:7.1e}",
                 flush=True,
             )
@@ -183,36 +186,45 @@ def ceilings(device: Device, size: int) -> tuple[float, float]:
 def operations(case: Case) -> int:
     """What a round needs: V v, the update of V, and K-vectors; on a fresh set the product Sᵀ X as well."""
     d, k = case.environment.dim, case.environment.actions
-    if case.policy is LEVELS:  # a product, two updates of two matrices each, and where the farthest point lies
-        return 2 * k * d * d + 6 * k * d + 16 * d * d
     held = 2 * k * d + 2 * k * d + 10 * k
     fresh = 2 * k * d * d + 6 * k * d + 4 * d * d + 10 * k
-    return fresh if case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh) else held
+    always = case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh)
+    if case.policy is LEVELS:  # S v and the update of S, or that of S⁻¹; of the level three products and two updates
+        return (fresh if always else held) + 4 * d * d + 10 * d * d
+    return fresh if always else held
 
 
-def times(device: Device, trials: int, most: int | None, repeats: int) -> None:
+def moved(case: Case, trials: int, rounds: int, wide: int) -> int:
+    """Bytes that are read or written at least: the state once, and in each round two matrices of the level."""
+    state = 2 * trials * wide * (wide + 2) * 4
+    return state + (trials * rounds * 16 * case.environment.dim**2 if case.policy is LEVELS else 0)
+
+
+def times(device: Device, match: str, fewest: int | None, most: int | None, repeats: int) -> None:
     """Time second launches, and print the rounds per second beside the ceilings."""
     peak, bandwidth = ceilings(device, 8192 if device.name == "cuda" else 64)
     print(f"\nceilings: {peak / 1e12:.2f} TFLOP/s in a float32 product, {bandwidth / 1e12:.2f} TB/s in a copy")
     print(
         f"{'case':32} {'trials':>7} {'rounds':>6} {'ms':>9} {'spread':>7} {'rounds/s':>9} {'of peak':>8} {'of copy':>8}"
     )
-    for case, rounds, kind in TIMED:
-        rounds = min(rounds, most or rounds)
+    for case, trials, rounds, kind in TIMED:
+        if not re.search(match, case.name):
+            continue
+        trials, rounds = fewest or trials, min(rounds, most or rounds)
         what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
-        what = what._replace(warps=kind.get("warps", what.warps))
+        what = what._replace(registers=kind.get("registers", what.registers))
         precision = kind.get("precision", what.world_kind.precision)
         what = what._replace(world_kind=what.world_kind._replace(precision=precision))
-        at, spent, moved = np.array([rounds // 2, rounds]), [], 0
+        at, spent = np.array([rounds // 2, rounds]), []
         for _ in range(repeats + 1):  # the first one compiles
             out, launches = prepare_launches(what, range(trials), rounds, SEED, at, device)
             spent.append(seconds(device, lambda launches=launches: [launch() for launch in launches]))
-            moved = out.columns.numel() * 4 + 2 * trials * what.world_kind.wide * (what.world_kind.wide + 2) * 4
+            assert not bool(out.columns.isnan().any()), f"{case.name}: something was not written"
         middle, played = statistics.median(spent[1:]), trials * rounds
-        spread = (max(spent[1:]) - min(spent[1:])) / middle
+        spread, least = (max(spent[1:]) - min(spent[1:])) / middle, moved(case, trials, rounds, what.world_kind.wide)
         print(
             f"{case.name:32} {trials:7d} {rounds:6d} {1e3 * middle:9.2f} {spread:7.1%} {played / middle:9.2e} "
-            f"{played * operations(case) / middle / peak:8.1%} {moved / middle / bandwidth:8.1%}",
+            f"{played * operations(case) / middle / peak:8.1%} {least / middle / bandwidth:8.1%}",
             flush=True,
         )
 
@@ -258,8 +270,10 @@ def rerun_figure1(scales: Mapping[str, float], trials: int, rounds: int, out: Pa
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="Use sizes for tools that are slow.")
-    parser.add_argument("--only", choices=("means", "choices", "times", "tune", "figure1"), help="Do only this.")
-    parser.add_argument("--rounds", type=int, help="Play at most this many rounds in what is timed.")
+    parts = ("means", "choices", "times", "tune", "figure1")
+    parser.add_argument("--only", nargs="+", choices=parts, default=(), help="Do only these.")
+    parser.add_argument("--match", default="", help="Check and time only the cases whose names match.")
+    parser.add_argument("--rounds", type=int, help="Play at most this many rounds in what is timed or replayed.")
     parser.add_argument("--figure1", type=int, metavar="TRIALS", help="Rerun Figure 1 with this many trials as well.")
     parser.add_argument("--tune", type=int, metavar="TRIALS", help="Tune with this many; Figure 1 takes what is best.")
     parser.add_argument("--out", type=Path, default=Path(), help="Write tune.npz and figure1.npz here (default: here).")
@@ -269,19 +283,19 @@ def main() -> int:
     print(f"{name}, PyTorch {device.torch.__version__}")
 
     def wanted(part: str) -> bool:
-        return options.only in (None, part)
+        return not options.only or part in options.only
 
-    fine = True
+    fine, cases = True, [case for case in CHECKED if re.search(options.match, case.name)]
     if wanted("means"):
-        fine &= check_means(device, *((4, 8, 12) if tiny else (100_000, 1_000, 1_000)))
+        fine &= check_means(device, cases, *((4, 8, 12) if tiny else (100_000, 1_000, 1_000)))
     if wanted("choices"):
-        fine &= check_choices(*((2, 10) if tiny else (64, 1_000)))
+        fine &= check_choices(cases, *((2, 10) if tiny else (64, options.rounds or 1_000)))
     if wanted("times"):
-        times(device, 2 if tiny else 131_072, 6 if tiny else options.rounds, 1 if tiny else 5)
+        times(device, options.match, 2 if tiny else None, 6 if tiny else options.rounds, 1 if tiny else 5)
     scales, rounds = shipped().scales, 6 if tiny else 10_000
-    if options.tune or options.only == "tune":
+    if options.tune or "tune" in options.only:
         scales = retune(options.tune or 2, rounds, options.out / "tune.npz")
-    if options.figure1 or options.only == "figure1":
+    if options.figure1 or "figure1" in options.only:
         rerun_figure1(scales, options.figure1 or 2, rounds, options.out / "figure1.npz")
     return 0 if fine or tiny else 1
 

@@ -4,12 +4,14 @@
     python benchmarks/play.py --seconds 600     ten minutes
 
 Four policies play beside their honest twins while lies change every second; at the end of a game it goes back to the
-beginning, which keeps an attack. Chromium must be on the PATH.
+beginning, which keeps an attack. The processor time of a picture says what it costs even where other work slows down
+the clock. Chromium must be on the PATH, and Linux below.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -18,12 +20,29 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import Page, sync_playwright
 
 QUIET = "--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run --enable-precise-memory-info"
 LIES = ("f", "f", "p", "p", "s", "s")  # each key begins a lie or ends it
 WARM = 0.25  # of the time, after which memory is compared
+
+
+class Look(NamedTuple):
+    """How it stands, once a second."""
+
+    seconds: float
+    pictures: int
+    """The pictures so far."""
+    server: float
+    """Megabytes."""
+    page: float
+    """Megabytes."""
+    served: float
+    """Seconds of the processor that the server has used so far."""
+    drawn: float
+    """Those of the browser, and of what drives it."""
 
 
 @contextmanager
@@ -47,11 +66,28 @@ def megabytes(pid: int) -> float:
     return int(found[1]) / 1024
 
 
-def drive(page: Page, pid: int, seconds: float, speed: str) -> list[tuple[float, int, float, float]]:
-    """Play for so long. Each second: the time, the pictures so far, and the memory of the server and of the page."""
+def processor(pids: set[int]) -> float:
+    """Seconds of the processor that processes have used."""
+    ticks = 0
+    for pid in pids:
+        found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(found[11]) + int(found[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process has started, and those that they have."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    own = {int(child) for path in threads for child in path.read_text().split()}
+    return own.union(*map(descendants, own))
+
+
+def drive(page: Page, pid: int, seconds: float, speed: str) -> list[Look]:
+    """Play for so long, and look once a second."""
     page.select_option("#speed", speed)
     page.evaluate("toggle()")
-    start, rows, step = time.monotonic(), list[tuple[float, int, float, float]](), 0
+    start, rows, step = time.monotonic(), list[Look](), 0
+    browser = descendants(os.getpid()) - {pid}
     while time.monotonic() - start < seconds:
         page.wait_for_timeout(1000)
         page.keyboard.press(LIES[step % len(LIES)])
@@ -59,7 +95,8 @@ def drive(page: Page, pid: int, seconds: float, speed: str) -> list[tuple[float,
         if page.evaluate("state.scene.round === state.game.rounds"):
             page.evaluate("rewind(0).then(() => toggle())")
         heap = page.evaluate("performance.memory.usedJSHeapSize / 2 ** 20")
-        rows.append((time.monotonic() - start, page.evaluate("window.painted"), megabytes(pid), heap))
+        pictures, spent = page.evaluate("window.painted"), (processor({pid}), processor(browser))
+        rows.append(Look(time.monotonic() - start, pictures, megabytes(pid), heap, *spent))
     return rows
 
 
@@ -81,15 +118,22 @@ def main() -> None:
     report(rows)
 
 
-def report(rows: list[tuple[float, int, float, float]]) -> None:
-    """Print the pictures a second, overall and in the slowest ten seconds, and the memory in the middle and at last."""
-    rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(rows, rows[10:], strict=False)]
+def report(rows: list[Look]) -> None:
+    """Print the pictures a second, overall and in the slowest ten seconds, what one costs, and the memory."""
+    rates = [(b.pictures - a.pictures) / (b.seconds - a.seconds) for a, b in zip(rows, rows[10:], strict=False)]
     later = rows[int(WARM * len(rows)) :]
     half = len(later) // 2
-    print(f"pictures a second: {rows[-1][1] / rows[-1][0]:.1f}, in the slowest ten seconds {min(rates):.1f}")
-    for name, column in (("server", 2), ("page", 3)):
-        first, last = (max(row[column] for row in part) for part in (later[:half], later[half:]))
-        print(f"{name}: at most {first:.0f} MB in the first half after a warm-up, {last:.0f} MB in the second")
+    print(f"pictures a second: {rows[-1].pictures / rows[-1].seconds:.1f}, in the slowest ten seconds {min(rates):.1f}")
+    for name, part in (("first", later[:half]), ("second", later[half:])):
+        first, last = part[0], part[-1]
+        shown = (last.pictures - first.pictures) / 1000.0
+        served, drawn = (last.served - first.served) / shown, (last.drawn - first.drawn) / shown
+        print(
+            f"{name} half after a warm-up: a picture takes {served:.1f} ms of the server, {drawn:.1f} ms of the browser"
+        )
+        server, page = (max(row[column] for row in part) for column in (2, 3))
+        print(f"    at most {server:.0f} MB of the server, {page:.0f} MB of the page")
+    print(f"load of the machine in the last minute: {os.getloadavg()[0]:.1f}, on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from robandit.figures.tables import markdown
 from robandit.lab.attacks import Bursts, Flip, NoAttack, RandomFlips
 from robandit.lab.environments import Environment, Fresh, Paper
 from robandit.lab.protocol import Scenario, simulate
-from robandit.policies import dissent, groups, quorum, votes
+from robandit.policies import ballots, dissent, groups, quorum, votes
 from robandit.policies.votes import Evidence
 
 TRIALS = 8
@@ -68,8 +68,8 @@ ABLATIONS: dict[str, list[Change]] = {
     "no tolerance that half meets": [Change(votes, "met_by_half", _nothing)],
     "belief falls slowly (power 1)": [Change(votes, "_STEEP", 1.0)],
     "the noise is as declared": [Change(votes, "_PRIOR", 1e12)],
-    "half the reach beyond the mean": [Change(votes, "_REACH", 0.15)],
-    "twice the reach beyond the mean": [Change(votes, "_REACH", 0.6)],
+    "half the reach beyond the mean": [Change(ballots, "_REACH", 0.15)],
+    "twice the reach beyond the mean": [Change(ballots, "_REACH", 0.6)],
     "no reward dissents alone": [Change(dissent, "_FAR", 1e9)],
     "dissent from 4 standard deviations on": [Change(dissent, "_FAR", 4.0)],
     "dissent from 7 standard deviations on": [Change(dissent, "_FAR", 7.0)],

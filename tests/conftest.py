@@ -1,12 +1,16 @@
-"""Printed after the tests with ``pytest -s``: the largest errors that the numerical tests saw."""
+"""What tests share: a PostgreSQL server, and the largest errors seen, which ``pytest -s`` prints in the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 import observed
+
+if TYPE_CHECKING:
+    from postgres_server import Postgres
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,3 +18,15 @@ def report() -> Iterator[None]:
     yield
     if observed.worst:
         print(observed.summary())
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One server for all tests of a process, each of which has a database of its own."""
+    from postgres_server import Postgres
+
+    one = Postgres()
+    try:
+        yield one
+    finally:
+        one.close()

@@ -6,6 +6,7 @@ import ast
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import robandit
@@ -31,10 +32,17 @@ SERVICE = [
 ]
 
 
+@cache
 def modules() -> dict[str, Path]:
     """The file of every module, by its name within the package."""
     paths = (path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or not path.name.startswith("__"))
     return {".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax tree of every module."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules().items()}
 
 
 def imported(nodes: Iterable[ast.AST]) -> set[str]:
@@ -56,8 +64,8 @@ def room(name: str) -> str:
 def edges() -> Counter[tuple[str, str]]:
     """How many modules of one room import from another."""
     found: Counter[tuple[str, str]] = Counter()
-    for name, path in modules().items():
-        others = {room(other) for other in imported(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))}
+    for name, tree in trees().items():
+        others = {room(other) for other in imported(ast.walk(tree))}
         found.update((room(name), other) for other in others & set(ROOMS) if other != room(name))
     return found
 

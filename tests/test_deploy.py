@@ -52,7 +52,10 @@ def queries() -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    one = Server(tmp_path_factory.mktemp("deploy") / "log.db", "--allow-host", "bandits.example", "--access-log")
+    folder = tmp_path_factory.mktemp("deploy")
+    (folder / "hooks.json").write_text('[{"name": "pager", "url": "http://127.0.0.1:9/"}]', encoding="utf-8")
+    more = ("--allow-host", "bandits.example", "--access-log", "--webhooks", str(folder / "hooks.json"))
+    one = Server(folder / "log.db", *more)
     assert one.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201
     assert one.ask("POST", "/v1/bandits/shop/decisions", FIRST)[0] == 200
     yield one

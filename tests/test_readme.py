@@ -25,6 +25,7 @@ def example() -> dict[str, Any]:
     return names
 
 
+@pytest.mark.no_cover
 def test_the_example_learns(example: dict[str, Any]) -> None:
     """Its regret is at most a third of uniform play's, with each of the seeds."""
     play, features = example["play"], example["features"]

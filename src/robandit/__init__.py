@@ -39,7 +39,7 @@ from robandit.policies import (
 from robandit.policies.recommend import Recommendation, recommend
 from robandit.rewards import Rewards
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "COBE",

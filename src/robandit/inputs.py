@@ -5,6 +5,8 @@ Code further in trusts what it gets.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeGuard
@@ -13,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robandit.arrays import Bools, Floats
+from robandit.errors import ConfigError
 
 Seed: TypeAlias = int | tuple[int, int]
 """A seed, or a seed and the number of a trial."""
@@ -188,3 +191,25 @@ def overwrite(mine: Mapping[str, NDArray[Any]], saved: Mapping[str, NDArray[Any]
             raise ValueError(f"the state's array {name!r} holds impossible numbers")
     for name, array in mine.items():
         array[...] = found[name]
+
+
+# Names with settings.
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """Read `NAME,KEY=VALUE,…` as a table. Values are TOML, or text if they are no valid TOML.
+
+    >>> read_text("oful,radius_scale=0.1")
+    {'name': 'oful', 'radius_scale': 0.1}
+    """
+    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
+    table: dict[str, Any] = {"name": name.strip()}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
+        try:
+            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[key.strip()] = value.strip()
+    return table

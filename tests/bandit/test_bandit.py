@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,39 @@ def test_a_policy_of_one_s_own() -> None:
         Bandit(features=features, policy=robandit.recommend(dim=3, rewards="clicks"))
     with pytest.raises(ValueError, match="policy must be a policy, its class or name, or what recommend gave; got 7"):
         Bandit(features=features, policy=7)
+
+
+def test_a_policy_by_its_name_and_settings() -> None:
+    """As the command line takes them, so that what was tried there needs no other words here."""
+    features = schema()
+    asked = Bandit(features=features, policy="oful,radius_scale=0.2", seed=9)
+    beside = Bandit(
+        features=features, policy=OFUL(dim=features.dim, seed=9, radius_scale=0.2, **asked.rewards.for_policy())
+    )
+    assert asked.policy.radius_scale == 0.2 and asked.reason == "You asked for OFUL."
+    for seed in range(5):
+        shelf = products(np.random.default_rng(seed), 6)
+        one, other = asked.choose(shelf), beside.choose(shelf)
+        assert one.id == other.id
+        asked.learn(one, seed % 2)
+        beside.learn(other, seed % 2)
+    cautious = Bandit(features=features, policy="cw-oful,corruption=none,threshold=0.1")
+    assert cautious.policy.corruption is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("ofull,radius_scale=1", "there is no policy 'ofull'; did you mean 'oful'?"),
+        ("oful,radius_scal=1", "policy 'oful' has no setting 'radius_scal'; did you mean 'radius_scale'?"),
+        ("oful,radius_scale", "'radius_scale' in 'oful,radius_scale' should be KEY=VALUE"),
+        ("oful,radius_scale=[1,2]", "radius_scale must be"),
+        ("oful,exploration=0.5", "exploration=0.5 is a setting of the bandit: pass it there"),
+    ],
+)
+def test_a_policy_that_can_t_be_read(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Bandit(policy=text)
 
 
 def test_a_policy_that_has_played_needs_features_whose_scales_are_known() -> None:

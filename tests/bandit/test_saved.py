@@ -36,6 +36,7 @@ def play(bandit: Bandit, rng: np.random.Generator, rounds: int) -> list[Any]:
     return [*seen, bandit.estimate(), bandit.pending, bandit.features.counts if rounds > 100 else None]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("before", [0, 7, 130])
 def test_a_loaded_bandit_goes_on_bit_for_bit(make: Callable[[], Bandit], before: int, tmp_path: Path) -> None:
@@ -90,6 +91,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert read_saved(path, "bandit") == {"a": 1} and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.no_cover
 @given(
     st.recursive(
         st.none()

@@ -140,6 +140,28 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "needs pyarrow as well: pip install '.[lab]'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "missing", "extras"),
+    [
+        ("import visits.csv", "httpx", "lab,client"),
+        ("import visits.csv", "pyarrow", "lab,client"),
+        ("import visits.csv --store log.db", "apsw", "lab,serve"),
+        ("export --out shop.ndjson", "pyarrow", "lab,client"),
+    ],
+)
+def test_history_needs_two_extras(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, missing: str, extras: str
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == missing else name)
+    assert run(*words.split(), "--bandit", "shop") == 2
+    assert f"needs {missing} as well: pip install '.[{extras}]'" in capsys.readouterr().err
+
+
+def test_an_address_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("export", "--bandit", "shop", "--out", str(tmp_path / "log"), "--url", "http://localhost:no") == 2
+    assert "--url http://localhost:no is no address: Invalid port: 'no'" in capsys.readouterr().err
+
+
 def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 120))

@@ -23,6 +23,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return runpy.run_path(str(FOLDER / "visits.py"), run_name="__main__")
 
 
+@pytest.mark.no_cover
 def test_the_first_program_beats_uniform_play(shop: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """By the true rates of what it picks: after half of the visits, at least 80 % of what is to be gained."""
     lines = [line for line in (FOLDER / "first_program.py").read_text(encoding="utf-8").splitlines() if line]

@@ -29,6 +29,7 @@ FRESH = environments.Fresh(dim=4, actions=6, parameter="random")
 FLIPS = attacks.Flip(rounds=40)
 
 
+@pytest.mark.no_cover
 def test_the_monitor_sees_what_the_policy_saw() -> None:
     """A run with a monitor proves what one proves that is fed by hand, and changes nothing else."""
     seen: list[tuple[Any, Any]] = []
@@ -59,6 +60,7 @@ class Bent(environments.Fresh):
         return 0.2
 
 
+@pytest.mark.no_cover
 def test_the_monitor_is_told_how_linear_a_world_is() -> None:
     run = partial(simulate, policy=robandit.OFUL, rounds=300, seed=4, monitor=True)
     straight, bent = (

@@ -202,6 +202,7 @@ def test_tune_as_a_command_feeds_figure1(tmp_path: Path) -> None:
     assert not (tmp_path / "g").exists()
 
 
+@pytest.mark.no_cover
 def test_more_trials_change_no_trial(tmp_path: Path) -> None:
     def regrets(trials: int) -> dict[tuple[Any, ...], float]:
         folder = tmp_path / str(trials)

@@ -13,6 +13,7 @@ def found() -> Course:
     return course(trials=3, visits=1600, points=40)
 
 
+@pytest.mark.no_cover
 def test_the_quorum_lets_go_of_the_partner_and_plain_play_does_not(found: Course) -> None:
     assert found.rounds[-1] == 1600 and found.weight.shape == (40, 3)
     before = found.rounds < TURNS * 1600

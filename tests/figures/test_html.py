@@ -138,6 +138,7 @@ def pictures(text: str) -> list[str]:
     return [base64.b64decode(data).decode() for data in found]
 
 
+@pytest.mark.no_cover
 def test_the_same_input_gives_the_same_bytes_and_settings_stay() -> None:
     before = dict(mpl.rcParams)
     first = sample()

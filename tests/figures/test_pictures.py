@@ -363,6 +363,7 @@ def boxes(figure: Figure) -> list[tuple[str, Any]]:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", PICTURES)
 def test_all_can_be_read(name: str, table: Any) -> None:
     figure = PICTURES[name](table)

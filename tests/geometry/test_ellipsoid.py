@@ -215,6 +215,7 @@ def agreement_case(dim: int, cond: float, ratio: float, shared: bool, seed: int)
     return Case(dim, (cond, cond), ("spread", "spread"), shared, ratio, 1.0, 0.5 - seed, float(seed), seed)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("dim", "cond", "ratio", "shared", "seed"), AGREEMENT_CASES)
 def test_oracles_planted_dual_and_mpmath_agree(dim: int, cond: float, ratio: float, shared: bool, seed: int) -> None:
     p = planted_problem(agreement_case(dim, cond, ratio, shared, seed))
@@ -228,6 +229,7 @@ def test_oracles_planted_dual_and_mpmath_agree(dim: int, cond: float, ratio: flo
     assert note(f"oracles {cond:.0e}: dual gap - mpmath gap", gap[0] - gap[1]) <= limit
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("cond", [1.0, 1e3, 1e8])
 def test_oracles_planted_and_dual_agree_in_fifty_dimensions(cond: float) -> None:
     p = planted_problem(agreement_case(50, cond, 30.0, False, 1))
@@ -245,6 +247,7 @@ def test_oracles_cone_solver_agrees(dim: int, cond: float, ratio: float) -> None
     assert note("oracles: cone gap - dual gap", cone_gap(p.first, p.second) - dual_gap(p.first, p.second)) <= 1e-9
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stretch2", [0.25, 1 - 1e-6, 1 + 1e-6, 4.0])
 @pytest.mark.parametrize("cond", [1e2, 1e8])
 def test_oracles_touching_pairs_have_the_planted_gap(cond: float, stretch2: float) -> None:
@@ -384,6 +387,7 @@ def test_from_root_takes_a_plain_number_as_radius() -> None:
 # -------------------------------------------------------------------------------------------- intersections
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_support_on_planted_problems(max_cond: float) -> None:
     @repeatable(200)
@@ -404,6 +408,7 @@ def test_intersection_support_on_unrelated_ill_conditioned_pairs(dim: int, ratio
     check_support("unrelated, both 1e8", (p.first, p.second), p.direction, p.value, case.tolerance)
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_support_in_given_directions(max_cond: float) -> None:
     """Directions that nobody planted (one or both constraints tight), against the dual oracle."""
@@ -432,6 +437,7 @@ def tips_problem(seed: int, max_cond: float) -> tuple[Case, Planted]:
     return case, plant(rng, precisions, case.radii, tau, np.zeros(case.dim), (one, two))
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_support_at_the_tips_of_axes(max_cond: float) -> None:
     """Maximisers at the tips of axes, where the problem itself can be ill-conditioned.
@@ -493,6 +499,7 @@ def test_intersection_support_when_the_inner_one_touches_from_inside() -> None:
     np.testing.assert_allclose(both.support(directions).values, two.support(directions).values, rtol=1e-8)
 
 
+@pytest.mark.no_cover
 @repeatable(30)
 @given(case=cases(MILD, max_dim=10), depth=st.sampled_from([1e-2, 1e-4, 1e-6]))
 def test_intersection_support_of_a_thin_lens(case: Case, depth: float) -> None:
@@ -600,6 +607,7 @@ def test_intersection_support_lies_between_its_obvious_bounds(case: Case, count:
 # ------------------------------------------------------------------------------------------------ emptiness
 
 
+@pytest.mark.no_cover
 @regimes
 def test_emptiness_of_barely_touching_pairs(max_cond: float) -> None:
     """max_tau g = 1 - 1e-6 is not empty and 1 + 1e-6 is."""
@@ -640,6 +648,7 @@ def test_emptiness_of_clearly_disjoint_and_overlapping_pairs(max_cond: float) ->
     run()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
 def test_emptiness_agrees_with_the_dual_oracle(ratio: float) -> None:
     """Random pairs around the boundary between the two answers."""
@@ -900,6 +909,7 @@ def test_mismatched_pairs_are_refused(first: Body, second: Body) -> None:
 # ----------------------------------------------------------------------------------------- separating directions
 
 
+@pytest.mark.no_cover
 @regimes
 def test_a_separating_direction_proves_what_is_empty_and_nothing_else(max_cond: float) -> None:
     @repeatable(60)
@@ -932,6 +942,7 @@ def test_copies_of_the_best_direction_are_no_hard_case(monkeypatch: pytest.Monke
     assert np.array_equal(best, inner.support(directions).values.max(axis=1))
 
 
+@pytest.mark.no_cover
 @regimes
 def test_frames_by_eigenvalues_agree_with_those_by_singular_values(max_cond: float) -> None:
     """Wherever eigenvalues are trusted; in the mild regime that is often."""

@@ -188,6 +188,7 @@ ellipsoids = pytest.mark.parametrize("kind", ["ball", "centred", "off-centre"])
 families = pytest.mark.parametrize("family", FAMILIES)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dim", [1, 3, 12])
 @ellipsoids
 @families
@@ -200,6 +201,7 @@ def test_ellipsoids_with_one_ellipsoid(kind: str, family: str, dim: int) -> None
         assert optimise(region, confidence).certified.all()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dim", [1, 3, 5, 12])
 @ellipsoids
 @families
@@ -209,6 +211,7 @@ def test_ellipsoids_with_an_intersection(kind: str, family: str, dim: int) -> No
     compare(rng, make_region(rng, kind, dim), FAMILIES[family](rng, 3, dim), f"{kind}, intersection, {family}")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dim", [13, 16])
 @pytest.mark.parametrize("kind", ["box", "cube"])
 @pytest.mark.parametrize("number", [1, 2])
@@ -238,6 +241,7 @@ def test_boxes_of_few_corners(kind: str, family: str, dim: int) -> None:
         assert surplus("box of few corners", off) <= CLOSE
 
 
+@pytest.mark.no_cover
 def test_certified_share_of_the_ball() -> None:
     """Counted on many more trials, at the sizes that policies have; printed."""
     rng = np.random.default_rng(0)
@@ -262,6 +266,7 @@ def best_angle(region: Ellipsoid, confidence: Intersection) -> Float:
     return values.max(axis=1)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["ball", "off-centre"])
 @families
@@ -379,6 +384,7 @@ def test_a_confidence_set_of_one_point() -> None:
 # -------------------------------------------------------------------------------------------- finite sets
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dim", [1, 2, 5, 10])
 @families
 def test_finite_sets(family: str, dim: int) -> None:

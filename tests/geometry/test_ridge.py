@@ -254,6 +254,7 @@ def sherman_morrison(rows: Rows) -> tuple[Float, Float]:
     return inverse, inverse @ moment
 
 
+@pytest.mark.no_cover
 def test_sherman_morrison_would_fail_the_bar() -> None:
     """On replayed arms, updating Σ⁻¹ itself loses the digits that the square root keeps; spread out, it does not."""
     stream = make_stream(20_000)

@@ -195,6 +195,7 @@ def test_optimality_conditions(task: Problem) -> None:
     check_conditions(task, maximise_in_ball(task.quadratic, task.linear))
 
 
+@pytest.mark.no_cover
 @repeatable(100)
 @given(task=problems())
 def test_value_equals_the_dual(task: Problem) -> None:
@@ -213,6 +214,7 @@ def test_planted_optima(case: tuple[Problem, float]) -> None:
     check_conditions(task, x)
 
 
+@pytest.mark.no_cover
 @repeatable(60)
 @given(task=problems(), seed=st.integers(0, 1000))
 def test_never_below_brute_force(task: Problem, seed: int) -> None:

@@ -27,6 +27,8 @@ class Replayed(NamedTuple):
     """The largest difference of a reward that the policy was told."""
     columns: float
     """The largest difference of what was written down at the checkpoints."""
+    climbed: int
+    """Levels that were climbed because their sets were empty."""
 
 
 class Recorded:
@@ -91,7 +93,7 @@ def _compare(
             setattr(adversary._attacks[0], name, Recorded(seen.coin))
     truth = what.environment.parameters(_BulkDraws(seed, scenario.trials))(0)  # type: ignore[arg-type]
     lanes, regret, earned = np.arange(len(scenario.trials)), np.zeros(len(truth)), np.zeros(len(truth))
-    changed, behind, reward_gap, column_gap = 0.0, 0.0, 0.0, 0.0
+    changed, behind, reward_gap, column_gap, total = 0.0, 0.0, 0.0, 0.0, 0
     least = np.full(len(truth), np.inf)
     for t in range(1, rounds + 1):
         offer = _offer(t, seen, truth, what)
@@ -111,7 +113,7 @@ def _compare(
         reward_gap = max(reward_gap, float(np.abs(reward - seen.reward[:, t - 1]).max()))
         if levels is not None:
             climbed = levels[t - 1, :, policy.levels + 1]
-            lost = np.where(climbed == decision.info.cascade, lost, np.inf)
+            lost, total = np.where(climbed == decision.info.cascade, lost, np.inf), total + int(climbed.sum())
         changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
         policy.update(decision, reward)
         regret += offer.menu.best - offer.mean_of(index, decision.action)
@@ -121,7 +123,7 @@ def _compare(
         now = (regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, offer.menu.gap, least)
         for name, value in zip(COLUMNS, now, strict=True):
             column_gap = max(column_gap, float(np.abs(written[name][t - 1] - value).max()))
-    return Replayed(changed / rounds, behind, reward_gap, column_gap)
+    return Replayed(changed / rounds, behind, reward_gap, column_gap, total)
 
 
 def _heights(policy: Any, actions: Any, decision: Any) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,28 +151,40 @@ rounds = [0, 30]
 KILLS = int(os.environ.get("ROBANDIT_KILLS", "8"))
 
 
+def pieces(run: Path) -> int:
+    return len(list(run.with_name("run.parquet.parts").glob("*.parquet")))
+
+
+def wait_for_a_moment(process: subprocess.Popen[bytes], run: Path, moments: random.Random) -> bool:
+    """Wait until some more pieces are done, or none while it starts, and a little; return whether it still runs.
+
+    Were moments counted in seconds, a slow machine could kill every process before its first piece, and never end.
+    """
+    enough = pieces(run) + moments.randrange(9)
+    while process.poll() is None and pieces(run) < enough:
+        time.sleep(0.01)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(moments.uniform(0.0, 0.5))
+    return process.returncode is None
+
+
 @pytest.mark.engines
 def test_kill_minus_nine_at_random_moments(tmp_path: Path) -> None:
     config, whole, path = tmp_path / "run.toml", tmp_path / "whole.parquet", tmp_path / "run.parquet"
     config.write_text("rounds = 1500\ntrials = 40\n" + COMMAND)
     command = [sys.executable, "-m", "robandit", "simulate", "--config", str(config), "--batch", "4", "--workers", "2"]
-    start = time.monotonic()
     subprocess.run([*command, "--out", str(whole)], check=True, capture_output=True)
-    usual = time.monotonic() - start
     moments, kills, done, seen = random.Random(1), 0, 0, 0
     while kills < KILLS or not done:
         process = subprocess.Popen(
             [*command, "--out", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        try:
-            process.wait(moments.uniform(0.2, 0.25 * usual + 0.5))
-        except subprocess.TimeoutExpired:
+        if wait_for_a_moment(process, path, moments):
             os.killpg(process.pid, signal.SIGKILL)  # its workers too, as a power cut would
             process.wait()
             kills += 1
-            pieces = len(list((tmp_path / "run.parquet.parts").glob("*.parquet")))
-            assert pieces >= seen or path.exists(), "a finished piece was lost"
-            seen = pieces
+            assert pieces(path) >= seen or path.exists(), "a finished piece was lost"
+            seen = pieces(path)
             continue
         assert process.returncode == 0
         assert path.read_bytes() == whole.read_bytes()

@@ -28,6 +28,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("batch", [1, 5, 64])
 def test_row_groups_do_not_depend_on_the_pieces(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = carry_out(Run.read(CONFIG), tmp_path / "whole", engine=Engine(workers=1)).table

@@ -358,6 +358,7 @@ def assert_same(one: Trace, other: Trace) -> None:
         np.testing.assert_array_equal(mine[name], yours[name], err_msg=name)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_scenarios_stack(learner: str) -> None:
     make = LEARNERS[learner]
@@ -366,6 +367,7 @@ def test_scenarios_stack(learner: str) -> None:
     assert_same(play(make, list(SCENARIOS.values())[::-1]), beside(alone[::-1]))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_batches_of_any_size(learner: str) -> None:
     make, (world, attack, _) = LEARNERS[learner], SCENARIOS["fresh, flip"]
@@ -481,6 +483,7 @@ class Idle(Greedy):
         pass
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("make", "world", "rounds"),
     [

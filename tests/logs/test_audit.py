@@ -139,6 +139,7 @@ def test_a_clean_log_proves_nothing(clean: Audit) -> None:
     assert "No corruption is proved" in clean.certificate.sentence
 
 
+@pytest.mark.no_cover
 def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]) -> None:
     settings: dict[str, Any] = {"misspecification": found.tolerance, "delta": 0.04}
     monitor = CorruptionMonitor(dim=DIM + 1, noise=NOISE, sources=100, **settings)
@@ -153,6 +154,7 @@ def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]
     assert done == 3000 - LEARNED
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.ndjson", "log.jsonl", "log.ndjson.gz"])
 @pytest.mark.parametrize("chunk", [100, 1 << 16])
 def test_formats_and_chunks_do_not_matter(
@@ -205,6 +207,7 @@ def lists(columns: dict[str, list[Any]]) -> list[list[float]]:
     return [list(row) for row in zip(*(columns[f"x{place}"] for place in range(DIM)), strict=True)]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
 @pytest.mark.parametrize(
     ("rename", "options"),
@@ -525,6 +528,7 @@ def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path, monkeypatch:
         open_log(path)
 
 
+@pytest.mark.no_cover
 def test_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
     log = feedback(100)
     log["reward"][3], log["x0"][4] = LARGEST, -LARGEST
@@ -582,6 +586,7 @@ def test_the_page_of_a_clean_log_does_not_acquit(clean: Audit) -> None:
     assert len(pictures(build(clean))) == 1
 
 
+@pytest.mark.no_cover
 def test_without_sources_the_blocks_of_time_are_blamed(tmp_path: Path) -> None:
     log = feedback(1500, fraud=0.0)
     log["reward"][:200] = [-value for value in log["reward"][:200]]
@@ -597,6 +602,7 @@ def test_without_sources_the_blocks_of_time_are_blamed(tmp_path: Path) -> None:
     assert "All sources" not in again.certificate.sentence and again.certificate.suspect is None
 
 
+@pytest.mark.no_cover
 def test_names_that_a_picture_cannot_show(tmp_path: Path) -> None:
     log = feedback(1500)
     settings = replace(SETTINGS, looks=4, misspecification=0.0)
@@ -705,6 +711,7 @@ def clicks(rounds: int, seed: int = 0, bots: float = 0.0) -> dict[str, list[Any]
     return columns | {"reward": clicked.astype(float).tolist(), "who": [f"a{place}" for place in affiliate.tolist()]}
 
 
+@pytest.mark.no_cover
 def test_honest_clicks_need_an_intercept_and_have_one(tmp_path: Path) -> None:
     path, settings = save(tmp_path / "log.parquet", clicks(60_000)), AuditSettings(reward_range=(0.0, 1.0), sources=9)
     assert audit(path, settings, source="who").certificate.lower_bound == 0.0
@@ -755,6 +762,7 @@ def test_a_model_that_is_bent_is_seen_to_be(tmp_path: Path) -> None:
     assert plain is not None and plain.off < 0.02
 
 
+@pytest.mark.no_cover
 def test_scales_and_units_do_not_matter(tmp_path: Path) -> None:
     """Unix seconds beside small features, and a price in cents: the tool scales them."""
     log = feedback(3000)
@@ -796,6 +804,7 @@ def test_rows_that_are_missing_are_in_the_sentence(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.no_cover
 def test_a_page_names_nobody_where_the_liar_has_most_of_the_traffic(tmp_path: Path) -> None:
     log, rng = feedback(3000, fraud=0.0), np.random.default_rng(4)
     lying = rng.random(3000) < 0.7
@@ -827,6 +836,7 @@ def test_columns_that_are_nearly_the_same_are_refused(apart: float, tmp_path: Pa
         audit(path, settings, source="who")
 
 
+@pytest.mark.no_cover
 def test_columns_that_are_the_same_do_no_harm(tmp_path: Path) -> None:
     log = feedback(1500)
     log["x9"] = [2.0 * value for value in log["x0"]]

@@ -86,6 +86,7 @@ def check(name: str, rounds: int, trials: int) -> None:
         assert not calibrated(0.99 * without + 0.01 / ACTIONS, index)  # as if it explored a tenth as much
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in CASES if name != "robust-lin-ts"])
 def test_propensities_are_frequencies(name: str) -> None:
     check(name, rounds=60, trials=40 if name == "lin-ts" else 100)

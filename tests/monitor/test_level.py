@@ -65,6 +65,7 @@ def at_least(wrong: Array) -> float:
     return float(stats.beta.ppf(0.01, hits, len(wrong) - hits + 1)) if hits else 0.0
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", WORLDS)
 def test_clean_streams_are_seldom_accused(kind: str) -> None:
     for delta in (0.05, 0.5):

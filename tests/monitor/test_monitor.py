@@ -148,6 +148,7 @@ def check_partitions(monitor: CorruptionMonitor, reference: SlowMonitor, row: in
         check_groups(part.groups, groups, row)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("settings", [{}, {"block": 4}, {"sources": 3}, {"reward_range": (-0.5, 0.4)}])
 def test_groups_are_sums_of_the_stored_rounds(settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
@@ -238,6 +239,7 @@ def by_the_book(choices: list[slow.Choice], setting: slow.Setting, slope: float,
     return setting.cone(choices[int(np.argmin(apart))])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("settings", [{}, {"sources": 2}, {"regularization": 200.0, "delta": 0.2}])
 def test_the_bound_is_the_best_minimum_of_all_partitions_and_looks(settings: dict[str, Any]) -> None:
     stream = flips(170, 40, 75, dim=2)
@@ -287,6 +289,7 @@ def test_a_bound_never_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
     assert monitor.certificate().lower_bound >= found[-1] and monitor.certificate().groups == groups
 
 
+@pytest.mark.no_cover
 def test_looking_costs_nothing() -> None:
     stream = flips(400, 100, 160)
     often, once = watching(stream.part(0, 0)), watching(stream)
@@ -312,6 +315,7 @@ def test_what_lies_cost_in_one_dimension_is_proved_almost_whole() -> None:
 # ------------------------------------------------------------------------------------ batches, logs, masks, sigma
 
 
+@pytest.mark.no_cover
 def test_streams_at_once_are_as_each_alone() -> None:
     rng = np.random.default_rng(0)
     streams = [flips(200, 30 * row, 30 * row + 20 * row, seed=row) for row in range(4)]
@@ -496,6 +500,7 @@ def test_where_a_time_is_to_blame_no_source_is() -> None:
     assert found.suspect is None
 
 
+@pytest.mark.no_cover
 def test_sources_beyond_their_number_share_one_group() -> None:
     stream, source = by_source(300, "", names="abcdef")
     source[:6] = ["c", "a", "b", "d", "e", "f"]
@@ -544,6 +549,7 @@ def test_honest_sources_are_not_blamed() -> None:
 # ------------------------------------------------------------------------------------ certificates
 
 
+@pytest.mark.no_cover
 def test_a_certificate_says_when() -> None:
     stream = flips(320, 256, 320)
     monitor, alarms = CorruptionMonitor(dim=3, noise=NOISE), []
@@ -633,6 +639,7 @@ def check_joint(shards: Sequence[CorruptionMonitor], references: Sequence[SlowMo
     assert found.lower_bound == pytest.approx(best, rel=1e-7) and found.lower_bound > alone + 0.5
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lengths", [(120, 120), (40, 150, 70)])
 def test_shards_by_the_book(lengths: Sequence[int]) -> None:
     stream, first = flips(sum(lengths), 30, 80, dim=2), 0
@@ -724,6 +731,7 @@ def used_batch() -> CorruptionMonitor:
     return monitor
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("make", [full, batch_of_two, lambda: CorruptionMonitor(dim=2, noise=1.0)])
 def test_a_monitor_goes_on_from_its_state(make: Callable[[], CorruptionMonitor]) -> None:
     monitor = make()
@@ -741,6 +749,7 @@ def test_a_monitor_goes_on_from_its_state(make: Callable[[], CorruptionMonitor])
     assert same(monitor.state(), again.state()) and same(monitor.certificate(), again.certificate())
 
 
+@pytest.mark.no_cover
 def test_what_was_proved_before_stays_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monitors = full(), batch_of_two(), watching(flips(300, 64, 128))
     before = [monitor.lower_bounds() for monitor in monitors]
@@ -1057,6 +1066,7 @@ def check_level(trials: int, rounds: int, kind: str, adaptive: bool) -> None:
     assert len(bounds) >= 11 and at_least((bounds > 0).any(axis=0)) <= 0.1
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("kind", "adaptive"), WORLDS[0::3] + WORLDS[5:])
 def test_clean_streams_are_seldom_accused(kind: str, adaptive: bool) -> None:
     check_level(400, 160, kind, adaptive)
@@ -1068,6 +1078,7 @@ def test_thousands_of_clean_streams_are_seldom_accused(kind: str, adaptive: bool
     check_level(2500, 1000, kind, adaptive)
 
 
+@pytest.mark.no_cover
 def test_with_half_the_radius_they_would_be() -> None:
     streams = Streams(trials=40, dim=20, rounds=300, kind="rademacher", noise=0.5)
     bounds, _ = streams.watch([300], radius_scale=0.5)
@@ -1084,6 +1095,7 @@ def check_lies(trials: int, rounds: int, lies: str, looks: Sequence[int], **worl
     return np.asarray(bounds[-1] / np.maximum(truth[-1], 1e-9))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lies", LIES)
 def test_no_more_is_proved_than_there_was(lies: str) -> None:
     share = check_lies(60, 200, lies, (40, 100, 200), dim=2)
@@ -1097,6 +1109,7 @@ def test_no_more_is_proved_than_there_was_in_many_streams(lies: str, kind: str, 
     check_lies(1000, 600, lies, checkpoints(600), kind=kind, dim=dim)
 
 
+@pytest.mark.no_cover
 def test_thirty_flips_among_fifteen_hundred_rounds_are_found() -> None:
     rng = np.random.default_rng(4)
     streams = Streams(trials=12, dim=20, rounds=1500)

@@ -18,6 +18,7 @@ ATTACK = ROOT / "examples" / "attack.toml"
 DRAWING = runpy.run_path(str(ROOT / "benchmarks" / "draw_play.py"))
 
 
+@pytest.mark.no_cover
 def test_the_recorded_game_is_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command of the page gives the regrets that the head of the file has, and the lies of the page."""
     text = (ROOT / "docs" / "how-to" / "play.md").read_text(encoding="utf-8")

@@ -60,6 +60,7 @@ def test_simulate_plays_a_game_again_bit_for_bit(name: str, tmp_path: Path, monk
         assert (last["regret"], last["c_sup"], last["c_play"]) == (game.regret[k, 0], game.spent, game.told[k])
 
 
+@pytest.mark.no_cover
 def test_the_twin_is_the_run_in_which_nobody_lies() -> None:
     world = SHORT["paper"]
     game = Game(world, seed=5, budget=20.0)
@@ -69,6 +70,7 @@ def test_the_twin_is_the_run_in_which_nobody_lies() -> None:
     assert (game.regret[:, 0] != game.regret[:, 1]).all()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("to", [0, 36, 44, 226])
 def test_rewinding_is_as_if_it_had_not_happened(to: int) -> None:
     """Wherever it goes back to, what follows is the same as in a game that was only ever played forwards."""
@@ -108,6 +110,7 @@ def test_it_ends_where_the_world_ends() -> None:
     assert game.round == 50 and str(game.script) == "50-50 flip"
 
 
+@pytest.mark.no_cover
 def test_memory_stays_flat() -> None:
     """However often somebody goes back and plays on."""
     game = Game(SHORT["paper"]._replace(rounds=100), seed=1, budget=5.0)
@@ -122,6 +125,7 @@ def test_memory_stays_flat() -> None:
 # ------------------------------------------------------------------------------------ what was found
 
 
+@pytest.mark.no_cover
 def test_prices_are_budget_for_regret() -> None:
     game = played(SHORT["paper"])
     found = Hall().note("paper", game)

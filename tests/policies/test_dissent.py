@@ -83,6 +83,7 @@ def test_amounts_that_do_not_repeat_dissent() -> None:
     assert dissent_after(100, amounts) == 40 * 200
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("scale", [0.06, 0.2, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("far", [15.0, 100.0])
 def test_wild_lies_are_told_apart_once_it_is_used_to_the_noise(scale: float, far: float) -> None:
@@ -148,6 +149,7 @@ def scattered(policy: Any, rounds: int, trials: int, seed: int) -> Any:
     return regret
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_scattered_lies_cost_at_most_half_of_what_they_cost_oful(seed: int) -> None:
     make: Any = {"quorum": robandit.Quorum, "oful": partial(robandit.OFUL, radius_scale=0.1)}
@@ -158,6 +160,7 @@ def test_scattered_lies_cost_at_most_half_of_what_they_cost_oful(seed: int) -> N
     assert regret["quorum"] <= 0.5 * regret["oful"]
 
 
+@pytest.mark.no_cover
 def test_no_trial_is_stuck_in_the_papers_attack() -> None:
     scenario = Scenario(environments.Paper(), attacks.Flip(rounds=90), range(40))
     trace = simulate(policy=robandit.Quorum, scenarios=[scenario], rounds=3000, seed=2, at=np.array([3000]))

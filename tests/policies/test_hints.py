@@ -71,6 +71,7 @@ def poison(kind: str) -> Callable[[MultiLevelWeightedOFUL, int], MultiLevelWeigh
     return before
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["garbage", "shuffled", "turned", "forgotten"])
 def test_poisoned_hints_change_nothing(ordinary: dict[str, NDArray[Any]], kind: str) -> None:
     assert_same(ordinary, play(make(), poison(kind)))
@@ -83,6 +84,7 @@ def test_a_restored_policy_has_no_hints_and_goes_on_bit_for_bit(ordinary: dict[s
     assert_same(ordinary, play(make(), restored))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("trial", range(TRIALS))
 def test_a_trial_alone_equals_that_trial_in_a_batch(ordinary: dict[str, NDArray[Any]], trial: int) -> None:
     alone = play(make(trials=[trial]), rows=slice(trial, trial + 1))

@@ -64,6 +64,7 @@ ONE_ELLIPSOID: dict[str, tuple[type[Policy], type, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ONE_ELLIPSOID)
 def test_one_ellipsoid_policies_play_as_transcribed(name: str) -> None:
     kind, transcription, settings = ONE_ELLIPSOID[name]
@@ -213,6 +214,7 @@ def repeated(policy: robandit.MultiLevelWeightedOFUL, trials: int) -> robandit.M
     return robandit.MultiLevelWeightedOFUL.from_state(state)
 
 
+@pytest.mark.no_cover
 def test_ties_between_actions_are_uniform() -> None:
     policy = robandit.OFUL(dim=2, noise_range=0.5, trials=30_000, seed=9)
     counts = np.bincount(policy.choose([[0.6, 0.8], [1.0, 0.0], [0.1, 0.1]]).index, minlength=3)
@@ -360,6 +362,7 @@ def test_what_is_clipped_is_counted_and_part_of_the_state() -> None:
     assert (one.clipped, free.clipped) == (1, 0)
 
 
+@pytest.mark.no_cover
 def test_exploration_plays_uniformly_at_its_rate() -> None:
     policy = robandit.Greedy(dim=2, noise_range=0.5, trials=20_000, seed=3, exploration=0.25)
     policy.update(policy.choose([[1.0, 0.0]]), np.full(20_000, 1.0))

@@ -86,6 +86,7 @@ def play_both(policy: Any, reference: Any, world: World, rounds: int) -> set[int
     return played
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", ONE_ELLIPSOID)
 def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
     name, settings = ONE_ELLIPSOID[case]
@@ -96,6 +97,7 @@ def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
     assert policy.estimate().center == pytest.approx(center, rel=1e-8, abs=1e-11)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "settings",
     [
@@ -233,6 +235,7 @@ def test_samplers_learn_as_transcribed(case: str) -> None:
     assert held.precision[1] == pytest.approx(reference.whole.Sigma, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", SAMPLERS)
 @pytest.mark.parametrize("rounds", [0, 30])
 def test_samplers_draw_from_their_posterior(case: str, rounds: int) -> None:
@@ -245,6 +248,7 @@ def test_samplers_draw_from_their_posterior(case: str, rounds: int) -> None:
         assert stats.kstest(policy.choose(action[None]).value, wrong.cdf).pvalue < 1e-9  # the test can fail
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", SAMPLERS)
 def test_samplers_play_each_action_as_often_as_its_chance_to_be_best(case: str) -> None:
     trials, rng = 4000, np.random.default_rng(5)
@@ -327,6 +331,7 @@ DRAWERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", DRAWERS)
 def test_levels_are_drawn_by_their_probabilities(name: str) -> None:
     trials = 2000
@@ -343,6 +348,7 @@ def test_levels_are_drawn_by_their_probabilities(name: str) -> None:
     assert stats.chisquare(counts).pvalue < 1e-3  # the test can fail
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("rounds", [20, 21])
 @pytest.mark.parametrize("name", DRAWERS)
 def test_propensities_are_those_of_the_next_choice(name: str, rounds: int) -> None:
@@ -369,6 +375,7 @@ MASTERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", MASTERS)
 def test_exp3p_plays_as_transcribed(case: str) -> None:
     settings = MASTERS[case]
@@ -421,6 +428,7 @@ def test_stochastic_corral_plays_as_transcribed(case: str) -> None:
     assert all(reference.past) and len(set(drawn)) > 8
 
 
+@pytest.mark.no_cover
 def test_corral_raises_the_rate_of_bases_that_become_rare() -> None:
     policy, reference = both(
         "StochasticCorral", {"horizon": 3000, "radius_scale": 0.01, "base_corruptions": (0.0, 1.0, 9.0)}
@@ -455,6 +463,7 @@ def alike(capacity: int, steps: int, trials: int) -> tuple[Any, Any, Any]:
     return policy, reference, world.actions()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("capacity", [3, 40])
 def test_corral_draws_every_past_policy_equally_often(capacity: int) -> None:
     steps, trials = 20, 2000
@@ -472,6 +481,7 @@ def test_corral_draws_every_past_policy_equally_often(capacity: int) -> None:
 SHARES = st.lists(st.floats(-9.0, 0.0), min_size=2, max_size=6)
 
 
+@pytest.mark.no_cover
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_log_barrier_step_is_exact_and_sums_to_one(data: st.DataObject) -> None:
@@ -500,6 +510,7 @@ def test_the_log_barrier_step_of_a_batch(seed: int) -> None:
     assert np.array_equal(found[:1], log_barrier_step(p[:1], eta[:1], loss[:1]))
 
 
+@pytest.mark.no_cover
 def test_the_two_transcriptions_of_the_log_barrier_step_agree() -> None:
     rng = np.random.default_rng(3)
     for _ in range(50):
@@ -509,6 +520,7 @@ def test_the_two_transcriptions_of_the_log_barrier_step_agree() -> None:
         assert slow.log_barrier(p, eta, loss) == pytest.approx(slow.exact_log_barrier(p, eta, loss), rel=1e-9)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["Exp3P", "StochasticCorral"])
 def test_a_master_gives_the_good_base_more_and_more_of_the_rounds(name: str) -> None:
     rounds, trials = 2000, 24
@@ -543,6 +555,7 @@ COBES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", COBES)
 def test_cobe_plays_as_transcribed(case: str) -> None:
     settings = COBES[case]
@@ -573,6 +586,7 @@ def ends_epoch(cobe: Any, decision: Any, reward: float) -> bool:
     return not np.array_equal(probe.probabilities(), cobe.probabilities())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "settings",
     [{"radius_scale": 1e-4}, {"radius_scale": 1.5e-4, "action_bound": 2.0, "regularization": 0.2, "mean_bound": 1.7}],
@@ -643,6 +657,7 @@ def play_save(policy: Any, reference: Any, world: World, lengths: Any) -> tuple[
     return levels, eliminated, residual
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", SAVES)
 def test_save_plays_as_transcribed(case: str) -> None:
     smallest, settings = SAVES[case]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from robandit.policies import votes
-from robandit.policies.votes import Ballots, Evidence
+from robandit.policies.ballots import Ballots, lengths, weighted_form, weighted_sum
+from robandit.policies.votes import Evidence
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,11 @@ def disagreement(V: Any, b: Any, mu: Any, lam: float) -> float:
     return float(np.sqrt(e @ np.linalg.solve(V + lam * np.eye(len(b)), e)))
 
 
+def ballots(V: Any, b: Any, lam: float) -> Ballots:
+    """Those of one trial, in which nobody asks for the rewards."""
+    return Ballots.of(V[None], b[None], np.zeros((1, len(b))), lam)
+
+
 SHAPES = [(0, 1, 1, 1.0), (1, 3, 2, 1.0), (2, 8, 5, 1.0), (3, 30, 3, 1.0), (4, 12, 6, 30.0), (5, 6, 4, 300.0)]
 
 
@@ -46,12 +52,28 @@ SHAPES = [(0, 1, 1, 1.0), (1, 3, 2, 1.0), (2, 8, 5, 1.0), (3, 30, 3, 1.0), (4, 1
 @pytest.mark.parametrize("lam", [0.3, 4.0])
 def test_ballots_are_the_disagreement(seed: int, count: int, dim: int, spread: float, lam: float) -> None:
     V, b, parameter = groups(seed, count, dim, spread)
-    held = Ballots.of(V[None], b[None], lam)
+    held = ballots(V, b, lam)
     distance = held.distance(parameter[None])[0]
     slow = [disagreement(V[g], b[g], parameter, lam) for g in range(count)]
     np.testing.assert_allclose(distance, slow, rtol=1e-6, atol=1e-5 * spread)
     freedom = [np.trace(V[g] @ np.linalg.inv(V[g] + lam * np.eye(dim))) for g in range(count)]
     np.testing.assert_allclose(held.freedom[0], freedom, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
+def test_sums_of_quadratics_and_lengths(seed: int, count: int, dim: int, spread: float) -> None:
+    V, b, parameter = groups(seed, count, dim, spread)
+    rng = np.random.default_rng(seed)
+    weights, squares = rng.random((1, count)), rng.random((1, count))
+    held = Ballots.of(V[None], b[None], squares, 0.7)
+    slow = [parameter @ V[g] @ parameter - 2 * b[g] @ parameter + squares[0, g] for g in range(count)]
+    np.testing.assert_allclose(held.loss(parameter[None])[0], slow, rtol=1e-9, atol=1e-9 * spread**2)
+    matrix, vector = weighted_form(weights, held.losses)
+    np.testing.assert_allclose(matrix[0], np.einsum("g,gij->ij", weights[0], V), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(vector[0], weights[0] @ b, rtol=1e-12, atol=1e-12)
+    full = V + 0.7 * np.eye(dim)
+    slow = [np.sqrt(b[g] @ np.linalg.solve(full[g], b[g])) for g in range(count)]
+    np.testing.assert_allclose(lengths(full, b, 0.7), slow, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
@@ -65,7 +87,7 @@ def test_the_convex_vote_is_the_minimum(seed: int, count: int, dim: int, spread:
         far = np.array([disagreement(V[g], b[g], mu, 0.5) for g in range(count)])
         return 0.5 * float(mu @ mu) + float(np.where(far <= bounds, far**2, 2 * bounds * far - bounds**2).sum())
 
-    held = Ballots.of(V[None], b[None], 0.5)
+    held = ballots(V, b, 0.5)
     mean, weights = votes.settle(held, np.zeros((1, dim)), bounds[None], np.ones((1, count)), 0.5)
     found = loss(mean[0])
     for start in (mean[0], parameter, np.zeros(dim)):
@@ -78,7 +100,7 @@ def test_groups_alike_elect_their_geometric_median() -> None:
     """With V = I for all and bounds near 0, Σ_g ‖μ − μ_g‖ is minimised: Weiszfeld's algorithm finds the same."""
     points = np.random.default_rng(0).normal(size=(7, 2))
     points[:3] += 50.0
-    held = Ballots.of(np.broadcast_to(1e6 * np.eye(2), (1, 7, 2, 2)), 1e6 * points[None], 1e-3)
+    held = ballots(np.broadcast_to(1e6 * np.eye(2), (7, 2, 2)), 1e6 * points, 1e-3)
     mean, _ = votes.settle(held, points.mean(axis=0)[None], np.full((1, 7), 1e-2), np.ones((1, 7)), 1e-3)
     slow = points.mean(axis=0)
     for _ in range(20_000):
@@ -98,41 +120,44 @@ def test_a_minority_moves_the_vote_no_farther_than_is_proved(seed: int, dim: int
     parameter = rng.normal(size=dim)
     b = np.matvec(V, parameter) + rng.normal(size=(honest + liars, dim))
     b[honest:] += size * rng.normal(size=dim)
-    held = Ballots.of(V[None], b[None], lam)
+    held = ballots(V, b, lam)
     bound = 1.5
     mean, _ = votes.settle(held, np.zeros((1, dim)), np.full((1, 9), bound), np.ones((1, 9)), lam)
     moved = mean[0] - parameter
-    norm = float(np.sqrt(moved @ held.matrix[0, 0] @ moved))
+    norm = float(np.sqrt(moved @ V[0] @ np.linalg.solve(V[0] + lam * np.eye(dim), V[0] @ moved)))
     errors = held.distance(parameter[None])[0, :honest]
     slack = 0.5 * lam * float(parameter @ parameter) / bound + honest * bound / 2
     assert (honest - liars) * norm <= 2.0 * errors.sum() + slack + 1e-6 * (1.0 + size)
 
 
-def evidence(seed: int, count: int, dim: int, empty: int = 0) -> Evidence:
+class Sums(NamedTuple):
+    """V, b and Σ w r² of the groups of some trials."""
+
+    precision: Any
+    target: Any
+    squares: Any
+
+
+def trial(seed: int, count: int, dim: int, empty: int = 0) -> tuple[Evidence, Sums]:
     """A trial in which the first of three sources lies, with some empty places at the end."""
     V, b, _ = groups(seed, count, dim, lies=count // 3)
-    rng = np.random.default_rng(seed)
-    counts: Any = rng.integers(5, 50, count)
-    made = Evidence(
-        V, b, np.vecdot(b, b) + 1e3, counts * 4.0, counts, counts * 1.0, np.arange(count) // 3, np.ones(count)
-    )
-    return Evidence(
-        *(
-            np.concatenate([x, np.full((empty, *x.shape[1:]), -1 if name == "slot" else 0, x.dtype)])[None]
-            for name, x in made._asdict().items()
-        )
-    )
+    counts: Any = np.random.default_rng(seed).integers(5, 50, count)
+    made = Evidence(counts * 4.0, counts, counts * 1.0, np.arange(count) // 3, np.ones(count))
+    rest = {name: np.full(empty, -1 if name == "slot" else 0, x.dtype) for name, x in made._asdict().items()}
+    given = Evidence(*(np.concatenate([x, rest[name]])[None] for name, x in made._asdict().items()))
+    sums = Sums(V, b, np.vecdot(b, b) + 1e3)
+    return given, Sums(*(np.concatenate([x, np.zeros((empty, *x.shape[1:]))])[None] for x in sums))
 
 
-def count(given: Evidence, floor: float) -> votes.VoteResult:
-    held, one = Ballots.of(given.precision, given.target, 1.0), np.ones(len(given.slot))
-    start = np.zeros(given.target[:, 0].shape)
+def count(given: Evidence, sums: Sums, floor: float) -> votes.VoteResult:
+    held, one = Ballots.of(*sums, 1.0), np.ones(len(given.slot))
+    start = np.zeros(sums.target[:, 0].shape)
     return votes.vote(given, held, start, one, votes.Terms(1.0, 0.0, floor * one, one))
 
 
 def test_empty_places_change_no_bit() -> None:
-    alone, beside = evidence(3, 9, 4), evidence(3, 9, 4, empty=31)
-    first, second = (count(given, 0.1) for given in (alone, beside))
+    alone, beside = trial(3, 9, 4), trial(3, 9, 4, empty=31)
+    first, second = (count(*given, 0.1) for given in (alone, beside))
     assert np.array_equal(first.weights, second.weights[:, :9]) and np.array_equal(first.noise, second.noise)
     assert (second.weights[:, 9:] == 0.0).all()
     assert (first.weights < 1.0).any()
@@ -144,27 +169,29 @@ def test_sums_over_groups_do_not_depend_on_empty_ones(size: int) -> None:
     rng = np.random.default_rng(size)
     for count in range(2, 40):
         weights, values = rng.random((3, count)), rng.normal(size=(3, count, size)) * 1e3
-        member = rng.integers(3, size=(3, count))[:, None] == np.arange(3)[:, None]
-        gap = [(0, 0), (0, 11)]
-        wide, more, whole = np.pad(weights, gap), np.pad(values, [*gap, (0, 0)]), np.pad(member, [(0, 0), *gap])
-        assert np.array_equal(votes.weighted_sum(weights, values), votes.weighted_sum(wide, more))
-        assert np.array_equal(votes._by_source(member, weights, values), votes._by_source(whole, wide, more))
+        slot, gap = rng.integers(3, size=(3, count)), [(0, 0), (0, 11)]
+        wide, more, whole = np.pad(weights, gap), np.pad(values, [*gap, (0, 0)]), np.pad(slot, gap, constant_values=-1)
+        assert np.array_equal(weighted_sum(weights, values), weighted_sum(wide, more))
+        assert np.array_equal(votes.by_source(slot, values[..., 0]), votes.by_source(whole, more[..., 0]))
+        slow = [[values[i, slot[i] == s, 0].sum() for s in range(slot.max() + 1)] for i in range(3)]
+        np.testing.assert_allclose(votes.by_source(slot, values[..., 0]), slow, rtol=1e-12, atol=1e-9)
 
 
 def test_trials_beside_it_change_no_bit_of_a_trial() -> None:
     """Neither of a vote, nor of what it leaves of spells that are over."""
     rng = np.random.default_rng(11)
-    alone = [evidence(seed, 9, 4, empty=3 * (seed % 2)) for seed in range(6)]
-    filled = [evidence(seed, 9, 4, empty=3) for seed in range(6)]
-    together = Evidence(*(np.concatenate(arrays) for arrays in zip(*filled, strict=True)))
+    alone = [trial(seed, 9, 4, empty=3 * (seed % 2)) for seed in range(6)]
+    filled = [trial(seed, 9, 4, empty=3) for seed in range(6)]
+    together = Evidence(*(np.concatenate(arrays) for arrays in zip(*(given for given, _ in filled), strict=True)))
+    sums = Sums(*(np.concatenate(arrays) for arrays in zip(*(sums for _, sums in filled), strict=True)))
     spell, closed = rng.integers(3, size=(6, 12)), rng.random((6, 12)) < 0.5
     closed &= together.slot >= 0
-    found, zeroed = count(together, 0.1), 0
+    found, zeroed = count(together, sums, 0.1), 0
     weights = rng.random((6, 12)) * (together.slot >= 0)
     left = votes.without_bad_spells(together, weights, spell, closed)
-    for i, one in enumerate(alone):
+    for i, (one, own) in enumerate(alone):
         used = one.slot.shape[1]
-        single, mine = count(one, 0.1), weights[i : i + 1, :used]
+        single, mine = count(one, own, 0.1), weights[i : i + 1, :used]
         rest = votes.without_bad_spells(one, mine, spell[i : i + 1, :used], closed[i : i + 1, :used])
         assert np.array_equal(single.weights[0], found.weights[i, :used]) and single.noise[0] == found.noise[i]
         assert np.array_equal(rest[0], left[i, :used])
@@ -174,7 +201,7 @@ def test_trials_beside_it_change_no_bit_of_a_trial() -> None:
 
 def test_what_is_left_of_a_bad_spell_goes() -> None:
     """By the definition, group by group."""
-    rng, given = np.random.default_rng(12), evidence(5, 9, 3)
+    rng, given = np.random.default_rng(12), trial(5, 9, 3)[0]
     voice = given.voice.copy()
     voice[0, 4] = np.inf
     given, changed = given._replace(voice=voice), 0
@@ -207,6 +234,6 @@ def test_half_of_the_traffic_is_always_believed() -> None:
     b = 1e4 * rng.normal(size=(1, 8, 3))
     counts = np.full((1, 8), 100)
     squares = np.vecdot(b, b) / 1e4 + 100.0
-    given = Evidence(V, b, squares, 1e4 * np.ones((1, 8)), counts, counts * 1.0, np.arange(8)[None], np.ones((1, 8)))
-    found = count(given, 1.0)
+    given = Evidence(1e4 * np.ones((1, 8)), counts, counts * 1.0, np.arange(8)[None], np.ones((1, 8)))
+    found = count(given, Sums(V, b, squares), 1.0)
     assert (found.weights > 0.3).sum() >= 4

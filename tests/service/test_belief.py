@@ -13,7 +13,8 @@ from served import Server, check_fold
 
 from robandit.policies import Quorum
 from robandit.service.learning import trust
-from robandit.service.learning.belief import LONGEST, MOST, belief
+from robandit.service.learning.belief import MOST, belief
+from robandit.service.learning.labels import LONGEST
 from robandit.service.learning.learner import Learner
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, Item, LogEntry, append
@@ -129,6 +130,7 @@ def test_labels_are_cut_and_harmless() -> None:
     assert max(map(len, shown)) <= LONGEST
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("most", "number"), [(32, 10_000), (90, 400)])
 def test_many_sources_are_a_short_answer(most: int, number: int) -> None:
     settings, known = msgspec.structs.replace(SETTINGS, policy_settings={"max_sources": most}), most + 1

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,28 @@ ROWS = np.random.default_rng(1).uniform(-0.5, 0.5, (4, 3))
 PATH = "/v1/bandits/shop/decisions"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    one = Server(tmp_path / "log.db")
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    one = Server(folder / "log.db")
     for name in ("shop", "twin"):
         assert one.ask("PUT", f"/v1/bandits/{name}", SHOP | {"seed": 7})[0] == 201
     try:
         yield one
     finally:
         one.kill()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all requests that change nothing."""
+    with serving(tmp_path_factory.mktemp("untouched")) as one:
+        yield one
 
 
 def send(server: Server, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
@@ -79,10 +93,10 @@ def test_a_block_decides_as_json_does(server: Server, tmp_path: Path) -> None:
         ("?decision_id=%FF", ROWS.tobytes(), 422, "can't be read"),
     ],
 )
-def test_bad_blocks_change_nothing(server: Server, query: str, rows: bytes, status: int, why: str) -> None:
-    found = send(server, PATH + query, rows, Content_Type=BLOCK)
+def test_bad_blocks_change_nothing(untouched: Server, query: str, rows: bytes, status: int, why: str) -> None:
+    found = send(untouched, PATH + query, rows, Content_Type=BLOCK)
     assert found[0] == status and why in found[1]["error"]
-    assert server.ask("GET", "/v1/bandits/shop")[1]["rounds"] == 0
+    assert untouched.ask("GET", "/v1/bandits/shop")[1]["rounds"] == 0
 
 
 def test_a_block_passes_the_same_checks(server: Server) -> None:

@@ -180,7 +180,7 @@ def test_what_is_open_stays_and_what_is_final_goes(tmp_path: Path) -> None:
     found = shop.cut(0)
     assert found == CutMade(events=last, decisions=30, kept_open=3, before=shop.now[0] - 1.0, at=shop.now[0])
     shop.do(shop.hub.purge)
-    assert [row[1:] for row in shop.rows()] == [(0, "d27"), (0, "d28"), (0, "d29"), (4, str(last))]
+    assert [row[1:] for row in shop.rows()] == [(0, "d27"), (0, "d28"), (0, "d29"), (6, str(last))]
     answers = shop.do(
         partial(shop.decide, 27),
         partial(shop.reward, 27),

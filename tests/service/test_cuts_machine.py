@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from postgres_server import Postgres
 from served import check_fold
-from test_postgres import Postgres
 
 from robandit.service.files.check import check_bandits
 from robandit.service.hub import Hub

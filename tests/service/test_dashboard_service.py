@@ -39,6 +39,21 @@ def test_latency_and_errors(tmp_path: Path, browser: Browser) -> None:  # noqa: 
     ):
         row = panel.locator("dl > div", has=look.page.get_by_text(name, exact=True))
         expect(row).to_have_text(re.compile(f"^{re.escape(name)}{words}$"))
+    for name, words in (
+        (
+            "Latency of decisions over two hours",
+            r"\d\d:\d\d: half within [\d.]+ ms, 99 of 100 within [\d.]+ ms, of \d+",
+        ),
+        ("Errors over two hours", r"\d\d:\d\d: [03] refused, 0 failed, of \d+ requests"),
+    ):
+        chart = panel.get_by_role("slider", name=name)
+        chart.focus()
+        for key in ("End", "ArrowLeft", "ArrowRight"):  # the minute before, if one has just ended
+            look.page.keyboard.press(key)
+        expect(chart).to_have_attribute("aria-valuetext", re.compile(words))
+    report = server.ask("GET", "/v1/service")[1]
+    assert sum(one["decisions"] for one in report["minutes"]) == 43
+    assert sum(one["refused"] for one in report["minutes"]) == 3 and report["started"] <= report["now"]
     look.fits()
     for _ in range(2):
         server.ask("POST", "/v1/bandits/shop/decisions", {"actions": []})
@@ -60,5 +75,6 @@ def test_a_key_for_some_bandits_is_not_told(tmp_path: Path, browser: Browser) ->
     look.page.keyboard.press("Enter")
     expect(look.page.get_by_role("heading", name="No bandit yet")).to_be_visible()
     expect(look.page.get_by_text("The service", exact=True)).to_be_hidden()
+    assert server.ask("GET", "/v1/service", key=secret)[0] == 403
     look.close(quiet=False)
     server.kill()

@@ -282,6 +282,7 @@ async def _exported(number: int) -> tuple[int, float]:
         return file.seek(0, 2), max(gaps)
 
 
+@pytest.mark.no_cover
 def test_memory_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "ROWS", 1000)
 

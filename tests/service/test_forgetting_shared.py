@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from kills import Forked
+from postgres_server import Postgres
 from served import SHOP, Customer, check_fold, offer
-from test_postgres import Postgres
 from test_stale import SETTINGS, stale, together
 
 from robandit.service.files.check import check_bandits

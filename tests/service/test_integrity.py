@@ -17,6 +17,7 @@ from power import Op, Shim, disks_after, put
 from served import check_fold, log_of, offer, working
 
 from robandit.cli import main
+from robandit.policies import Quorum, votes
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
 from robandit.service.stores.sql import checksum
@@ -290,3 +291,29 @@ def test_no_power_cut_harms_a_store_that_gets_its_checksums(tmp_path: Path) -> N
         shutil.rmtree(tmp_path / "disk", ignore_errors=True)
         check_same(put(files, tmp_path / "disk") / "log.db")
     assert len(cuts) > 20
+
+
+def test_a_release_with_other_last_places_finds_no_damage(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It folds the logs again, if it says so by its `numerics`; otherwise snapshots would seem to be wrong."""
+    path, settings = tmp_path / "log.db", BanditSettings(policy="quorum", dim=3, noise_range=0.5)
+    hub, calls = Hub(SQLiteStore(path)), list[Callable[[], Any]]()
+    for i in range(40):
+        calls.append(partial(hub.decide, "shop", offer(f"d{i}")))
+        calls.append(partial(hub.reward, "shop", [Feedback(decision_id=f"d{i}", reward=0.1 * (-1) ** i)]))
+    working(hub, partial(hub.create, "shop", settings, 7), *calls)
+    before = hub.bandits["shop"].learner.digest()
+    hub.stop()
+    monkeypatch.setattr(votes, "_FAINT", 1.1e-3)
+    assert main(["check", str(path)]) == 1 and "is not the fold of its first" in capsys.readouterr().err
+    monkeypatch.setattr(Quorum, "numerics", Quorum.numerics + 1)
+    assert main(["check", str(path)]) == 0 and "Nothing is damaged" in capsys.readouterr().out
+    again = Hub(SQLiteStore(path))
+    assert again.bandits["shop"].learner.digest() != before and "has numerics" in caplog.text
+    again.stop()
+    check_fold(SQLiteStore(path))
+    assert main(["check", str(path)]) == 0

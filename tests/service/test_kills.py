@@ -7,25 +7,15 @@ often one of two on PostgreSQL is, and ROBANDIT_KILLS_STALE how often one of thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kills import Tally, kill_loop
-from test_postgres import Postgres
+from postgres_server import Postgres
 
 ONE = int(os.environ.get("ROBANDIT_KILLS", "5"))
 TWO = int(os.environ.get("ROBANDIT_KILLS_TWO", "10"))
 STALE = int(os.environ.get("ROBANDIT_KILLS_STALE", "10"))
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 def check(tally: Tally, kills: int) -> None:

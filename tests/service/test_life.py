@@ -123,6 +123,7 @@ def test_windows_and_defaults_change(tmp_path: Path) -> None:
     refold(tmp_path)
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::robandit.GuaranteeLapsed")
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"quorum"}))
 def test_another_policy_learns_the_log_and_acts(tmp_path: Path, policy: str) -> None:

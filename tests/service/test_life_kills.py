@@ -10,7 +10,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 from kills import Forked
+from postgres_server import Postgres
 from served import ONE, SHOP, Customer, check_fold, check_nothing_lost, menu
-from test_postgres import Postgres
 
 from robandit.service.stores import open_store
 from robandit.service.stores.store import read_tombstone
@@ -152,15 +152,6 @@ def test_operators_of_a_service_that_is_killed(tmp_path: Path) -> None:
     store = str(tmp_path / "log.db")
     operators, customers = attack(store, 1, ONE_SERVICE)
     check(store, operators, customers)
-
-
-@pytest.fixture
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 @pytest.mark.engines

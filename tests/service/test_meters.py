@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,31 @@ def test_a_reader_that_is_slow_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
     kept, lost = [one for one in lines if "ms" in one], [one for one in lines if "ms" not in one]
     assert len(kept) + sum(int(one["text"].split()[0]) for one in lost) == 5000 and lost
     assert meters.call_of("GET", "/health")[0] == kept[0]["text"]
+
+
+def test_minutes_are_kept_for_two_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latency and errors by the minute, in bounded space; a clock that is set back starts no new minute."""
+    now, one = [6000.0], meters.Meters()
+    monkeypatch.setattr("robandit.service.meters.time.time", lambda: now[0])
+    decide = "POST /v1/bandits/{name}/decisions"
+    for _ in range(500):
+        for status, seconds in ((200, 0.004), (200, 0.02), (404, 0.001), (500, 0.3)):
+            one.note(decide, status, seconds)
+        one.note("GET /metrics", 200, 9.0)
+        now[0] += 30.0
+    now[0] -= 600.0
+    one.note(decide, 200, 0.004)
+    now[0] += 599.0
+    found = one.report().minutes
+    assert len(found) == 120 and [b.start - a.start for a, b in pairwise(found)] == [60.0] * 119
+    assert (found[0].requests, found[0].refused, found[0].failed, found[0].decisions) == (10, 2, 2, 8)
+    assert found[-1].requests == 11 and found[0].half is not None and found[0].nearly_all is not None
+    assert 0.0025 < found[0].half <= 0.005 and 0.25 < found[0].nearly_all <= 0.5
+    assert Histogram().within(0.5) is None
+
+
+def test_shares_lie_between_the_bounds_of_their_bucket() -> None:
+    one = Histogram()
+    for seconds in (0.0005, 0.0005, 0.003, 99.0):
+        one.add(seconds)
+    assert [one.within(share) for share in (0.25, 0.5, 0.75, 1.0)] == [0.0005, 0.001, 0.005, BOUNDS[-1]]

@@ -75,6 +75,7 @@ def test_one_table_and_one_file_serve_all(tmp_path: Path, capsys: pytest.Capture
         assert all(name in text for name in ("price", "category=a", "category=(unseen)", "age"))
 
 
+@pytest.mark.no_cover
 def test_a_bot_is_found_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From one affiliate come bots that click on the dearest items: the audit proves that by the same file."""
     rows = table.visits(6000)

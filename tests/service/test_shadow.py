@@ -103,6 +103,7 @@ def test_the_policy_that_acts_does_not_notice(tmp_path: Path) -> None:
     check_fold(store(tmp_path))
 
 
+@pytest.mark.no_cover
 def test_it_tells_what_the_other_would_earn(tmp_path: Path) -> None:
     """Uniform play is logged; what a greedy shadow would earn is known here, and within its intervals."""
     hub = Hub(store(tmp_path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 import psycopg
 import pytest
 from msgspec import UNSET
+from postgres_server import Postgres
 from served import Server, check_fold, log_of, menu, offer, working
-from test_postgres import Postgres
 
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
@@ -27,15 +27,6 @@ from robandit.wire.types import Action, BanditSettings, Choice, Feedback
 pytestmark = pytest.mark.engines
 
 SETTINGS = BanditSettings(dim=3, noise_range=0.5, exploration=0.3)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 def stale(url: str, staleness: float = 0.5) -> Hub:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import psycopg
 import pytest
+from postgres_server import Postgres
 from served import check_fold, offer
-from test_postgres import Postgres
 from test_stale import SETTINGS, decisions, stale, together
 
 from robandit.service.refused import Refused
@@ -19,15 +18,6 @@ from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import Chosen
 
 pytestmark = pytest.mark.engines
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 def test_the_id_of_an_imported_row_is_refused_and_ends_nobody(postgres: Postgres) -> None:

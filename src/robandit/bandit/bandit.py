@@ -47,7 +47,7 @@ class Bandit(Configured):
     seed: int | None = None
     """The seed of the policy's draws; a fresh one by default."""
     policy: Any = None
-    """A policy, its class or its name, or what `recommend` gave; by default what it recommends."""
+    """A policy, its class, its name (with settings, if you like), or what `recommend` gave; by default that."""
     id: str | None = None
     """The column that names a candidate; by default the one that the features say, or ``id``."""
     fixed_sets: bool = False

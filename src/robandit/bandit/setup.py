@@ -11,9 +11,13 @@ from robandit.bandit.pick import PLAIN, are_plain
 from robandit.bandit.transformed import Transformed
 from robandit.errors import nearest
 from robandit.features import Features, Growing
+from robandit.inputs import read_text
 from robandit.policies import POLICIES, Policy
 from robandit.policies.recommend import Recommendation, recommend
 from robandit.rewards import Rewards
+
+_THE_BANDITS = {"dim", "trials", "seed", "action_bound", "exploration", "horizon"}  # what the bandit says itself
+_THE_BANDITS |= {"fixed_sets", "sources", "parameter_bound"}
 
 
 def read_features(given: Any, longest: float) -> Features | Transformed:
@@ -43,9 +47,8 @@ def read_policy(
         known = {name: value for name, value in settings.items() if name != "horizon"}
         given = recommend(dim=features.dim, rewards=rewards, **known)
     if isinstance(given, str):
-        if given not in POLICIES:
-            raise ValueError(f"there is no policy {given!r}{nearest(given, POLICIES)}")
-        given = POLICIES[given]
+        given, own = _by_name(given)
+        settings = {**settings, **own}
     if isinstance(given, type) and issubclass(given, Policy):
         given = _by_class(given, rewards, features, settings)
     if not isinstance(given, Recommendation):
@@ -53,6 +56,22 @@ def read_policy(
     if given.settings.get("dim") != features.dim:
         raise ValueError(f"policy is for {given.settings.get('dim')} features, and these are {features.dim}")
     return given.make(action_bound=features.action_bound, **more), given.reason
+
+
+def _by_name(text: str) -> tuple[type[Policy], dict[str, Any]]:
+    """A policy and settings of its own, as the command line takes them: `oful,radius_scale=0.1`."""
+    table = read_text(text)
+    name = table.pop("name")
+    if name not in POLICIES:
+        raise ValueError(f"there is no policy {name!r}{nearest(name, POLICIES)}")
+    known = {item.name for item in fields(POLICIES[name])} - _THE_BANDITS
+    for key, value in table.items():
+        if key in _THE_BANDITS:
+            raise ValueError(f"{key}={value!r} is a setting of the bandit: pass it there, not in {text!r}")
+        if key not in known:
+            raise ValueError(f"policy {name!r} has no setting {key!r}{nearest(key, known)}")
+    none = {key: None for key, value in table.items() if isinstance(value, str) and value.lower() == "none"}
+    return POLICIES[name], table | none
 
 
 def _by_class(

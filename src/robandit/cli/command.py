@@ -14,11 +14,11 @@ exit codes: 0 done; 1 the run failed; 2 the options or the configuration are
 wrong, or something is in the way, and nothing was written; 130 stopped from
 the keyboard"""
 
-_NEEDED: Mapping[str | None, Sequence[str]] = {
+_NEEDED: Mapping[str, Sequence[str]] = {
     "lab": ("joblib", "matplotlib", "pyarrow", "threadpoolctl", "tqdm"),
     "serve": ("apsw", "msgspec", "starlette", "threadpoolctl", "uvicorn"),
     "client": ("httpx", "msgspec"),
-    None: (),
+    "": (),
 }
 """The modules that commands need beyond NumPy, by the extra that installs them."""
 
@@ -36,7 +36,7 @@ class Command(NamedTuple):
     call: Callable[[argparse.Namespace], None]
     """Does the work. It imports what it needs itself, so that the other commands start quickly."""
     extra: str | None = "lab"
-    """The extra of the package that the command needs."""
+    """The extra of the package that the command needs, or several with commas between them."""
 
     def read(self, path: str, words: Sequence[str]) -> argparse.Namespace:
         """Read the options from the words after the command's name."""
@@ -89,6 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
 def require(extra: str | None) -> None:
     """Refuse a command whose packages are not installed, and say how to install them."""
-    missing = [module for module in _NEEDED[extra] if find_spec(module) is None]
+    needed = sorted({module for one in (extra or "").split(",") for module in _NEEDED[one]})
+    missing = [module for module in needed if find_spec(module) is None]
     if extra and missing:
         raise ConfigError(f"this command needs {', '.join(missing)} as well: {install(extra)}")

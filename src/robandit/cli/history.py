@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from robandit.cli.command import Command
+from robandit.cli.command import Command, require
 from robandit.errors import ConfigError
 from robandit.files import write_file
 
@@ -30,9 +30,14 @@ def _where(parser: ArgumentParser) -> None:
 
 
 def _client(options: Namespace) -> Client:
+    import httpx
+
     from robandit.client import Client
 
-    return Client(options.url, key=os.environ.get("ROBANDIT_KEY") or None)
+    try:
+        return Client(options.url, key=os.environ.get("ROBANDIT_KEY") or None)
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"--url {options.url} is no address: {error}") from None
 
 
 # import
@@ -72,6 +77,7 @@ def _import_options(parser: ArgumentParser) -> None:
 
 
 def _import(options: Namespace) -> None:
+    require("lab,client" if options.store is None else "lab,serve")
     if options.store is not None:
         found = asyncio.run(_into_store(options))
     else:
@@ -148,7 +154,7 @@ async def _learnt(hub: Hub, options: Namespace) -> ImportDone:
     return ImportDone(imported=imported, duplicates=duplicates, conflicts=conflicts)
 
 
-IMPORT = Command("import", "Let a bandit learn from history.", _IMPORT, _import_options, _import)
+IMPORT = Command("import", "Let a bandit learn from history.", _IMPORT, _import_options, _import, extra=None)
 
 # export
 
@@ -156,6 +162,8 @@ _EXPORT = """\
 Write a bandit into one file: its settings, and its whole log. `robandit import`
 makes a bandit of it that has learnt the same, in another service, too. The file
 does not hold the seed.
+
+This needs the extras lab and client.
 
   robandit export --bandit shop --out shop.ndjson
   robandit import shop.ndjson --bandit shop --url https://bandits.example"""
@@ -182,7 +190,7 @@ def _export(options: Namespace) -> None:
             raise ConfigError(str(error)) from None
 
 
-EXPORT = Command("export", "Write a bandit into one file.", _EXPORT, _export_options, _export, "client")
+EXPORT = Command("export", "Write a bandit into one file.", _EXPORT, _export_options, _export, "lab,client")
 
 # cut
 

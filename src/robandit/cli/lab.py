@@ -110,8 +110,9 @@ def _tabulate(options: Namespace) -> int:
 
 def _run_of(options: Namespace) -> Run:
     """The run that the file and the options describe together."""
+    from robandit.inputs import read_text
     from robandit.lab.catalogue import CATALOGUE
-    from robandit.lab.plan import Run, read_text
+    from robandit.lab.plan import Run
 
     given = {name: getattr(options, name) for name in ("rounds", "trials", "seed", "checkpoints", "monitor", "device")}
     given |= {

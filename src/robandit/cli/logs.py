@@ -220,7 +220,8 @@ def _save_evaluation(options: Namespace, found: Evaluation, text: str) -> None:
 
 def _policies(given: list[str]) -> list[Entry | str]:
     """The policies that were asked for. `uniform` and `logged` stay words, since the catalogue has no such policies."""
-    from robandit.lab.plan import read_entries, read_text
+    from robandit.inputs import read_text
+    from robandit.lab.plan import read_entries
     from robandit.logs.evaluate import LOGGED, UNIFORM
 
     plain = [text for text in given if text in (UNIFORM, LOGGED)]

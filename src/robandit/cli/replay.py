@@ -140,7 +140,8 @@ def _about(replay: Replay) -> list[str]:
 def _entries(replay: Replay, rounds: int, options: Namespace) -> Entries:
     """The policies to play, by label."""
     from robandit.experiments.real import race
-    from robandit.lab.plan import read_entries, read_text
+    from robandit.inputs import read_text
+    from robandit.lab.plan import read_entries
 
     if options.policy is None:
         found = race.entries(replay, ["oful", "cw-oful", "greedy"])
@@ -161,8 +162,9 @@ def _log(options: Namespace) -> None:
     """Judge policies on a log, of which only the actions taken have a reward."""
     from robandit.cli.logs import lines
     from robandit.figures.tables import text
+    from robandit.inputs import read_text
     from robandit.lab.environments.decision_sets import ReplayColumns, read_sets
-    from robandit.lab.plan import read_entries, read_text
+    from robandit.lab.plan import read_entries
     from robandit.logs.evaluate import UNIFORM, evaluate
     from robandit.logs.rejection import as_log, rejection_replay
 

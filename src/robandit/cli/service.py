@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from robandit.service.hub import Hub
     from robandit.service.learning.looker import Looker
     from robandit.service.web.keys import Keys
+    from robandit.service.web.notifier import Notifier
     from robandit.service.web.senders import Senders
     from robandit.service.web.steady import Steady
 
@@ -74,6 +75,12 @@ def _network_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keys", type=Path, metavar="FILE", help="Read from this file who may do what; `robandit key` writes it."
+    )
+    parser.add_argument(
+        "--webhooks",
+        type=Path,
+        metavar="FILE",
+        help="Tell the addresses in this file of alarms, and of sources that come to be doubted or believed again.",
     )
     parser.add_argument(
         "--allow-host",
@@ -149,9 +156,21 @@ def _steady(options: Namespace, keys: Keys, senders: Senders, looker: Looker, se
         keys,
         senders,
         meters=Meters(None if database else Path(options.store).absolute().parent),
+        notifier=_notifier(options.webhooks),
         wait=options.wait if database else 0.0,
         stop=partial(setattr, server, "should_exit", True),
     )
+
+
+def _notifier(path: Path | None) -> Notifier:
+    """Who tells the webhooks of a file."""
+    from robandit.service.web.hooks import read_hooks
+    from robandit.service.web.notifier import Notifier
+
+    try:
+        return Notifier([] if path is None else read_hooks(path))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _open_hub(url: str, looker: Looker, staleness: float | None) -> Hub:

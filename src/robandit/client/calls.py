@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from robandit.client.bodies import Actions, Record, Sigma, choice_of, creation, encode, named_choice, parts, row_parts
 from robandit.errors import nearest
+from robandit.wire.activity import ActivityReport
+from robandit.wire.alarms import AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Event, decode
@@ -237,6 +239,19 @@ class Calls:
 
     def status(self, name: str) -> Plan[Status]:
         return self._read((yield from self._insist(Ask("GET", _path(name)))), Status)
+
+    def acknowledge(self, name: str, lower_bound: float | None, by: str | None, note: str) -> Plan[AcknowledgementMade]:
+        if lower_bound is None:
+            lower_bound = (yield from self.status(name)).certificate.lower_bound
+            if lower_bound <= 0.0:
+                raise ServiceError(409, f"no corruption of bandit {name!r} is proved, so there is no alarm")
+        body = encode({"lower_bound": lower_bound, "by": by, "note": note})
+        reply = yield from self._insist(Ask("POST", f"{_path(name)}/acknowledgements", body))
+        return self._read(reply, AcknowledgementMade)
+
+    def activity(self, name: str, scale: str) -> Plan[ActivityReport]:
+        reply = yield from self._insist(Ask("GET", f"{_path(name)}/activity?{urlencode({'range': scale})}"))
+        return self._read(reply, ActivityReport)
 
     def bandits(self) -> Plan[list[str]]:
         return self._read((yield from self._insist(Ask("GET", "/v1/bandits"))), list[str])

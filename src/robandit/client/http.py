@@ -13,6 +13,8 @@ import httpx
 from robandit.client.bodies import Actions, Record, Sigma
 from robandit.client.calls import Ask, Calls, EventLines, Plan, Rewards, broken_off
 from robandit.client.calls import ServiceError as ServiceError
+from robandit.wire.activity import ActivityReport
+from robandit.wire.alarms import AcknowledgementMade
 from robandit.wire.changes import ChangeMade, Deleted
 from robandit.wire.cuts import CutMade
 from robandit.wire.events import Event
@@ -155,6 +157,21 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
         """How a bandit is doing."""
         return self._do(self._calls.status(name))
 
+    def activity(self, name: str, range: str = "minutes") -> ActivityReport:  # noqa: A002
+        """What a bandit chose and what that earned, by action and by source, in the last two minutes by the second
+        ("seconds"), two hours by the minute ("minutes") or week by the hour ("hours"); and beside uniform play."""
+        return self._do(self._calls.activity(name, range))
+
+    def acknowledge(
+        self, name: str, note: str = "", *, by: str | None = None, lower_bound: float | None = None
+    ) -> AcknowledgementMade:
+        """Acknowledge an alarm: it goes up again if more is proved.
+
+        ``lower_bound`` is what you saw in `status`: if more is proved by now, this raises. Without it, what is proved
+        now is acknowledged.
+        """
+        return self._do(self._calls.acknowledge(name, lower_bound, by, note))
+
     def bandits(self) -> list[str]:
         """The names of all bandits."""
         return self._do(self._calls.bandits())
@@ -294,6 +311,16 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def status(self, name: str) -> Status:
         """See `Client.status`."""
         return await self._do(self._calls.status(name))
+
+    async def activity(self, name: str, range: str = "minutes") -> ActivityReport:  # noqa: A002
+        """See `Client.activity`."""
+        return await self._do(self._calls.activity(name, range))
+
+    async def acknowledge(
+        self, name: str, note: str = "", *, by: str | None = None, lower_bound: float | None = None
+    ) -> AcknowledgementMade:
+        """See `Client.acknowledge`."""
+        return await self._do(self._calls.acknowledge(name, lower_bound, by, note))
 
     async def bandits(self) -> list[str]:
         """See `Client.bandits`."""

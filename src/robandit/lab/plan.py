@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -221,21 +220,6 @@ def make_scenario(environment: Entry, attack: Entry) -> tuple[Environment, Attac
 
 
 # Reading.
-
-
-def read_text(text: str) -> dict[str, Any]:
-    """Read `NAME,KEY=VALUE,…` as a table. Values are TOML, or text if they are no valid TOML."""
-    name, *settings = re.split(r",(?![^\[]*\])", text)  # not at the commas within brackets
-    table: dict[str, Any] = {"name": name.strip()}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError(f"{setting!r} in {text!r} should be KEY=VALUE")
-        try:
-            table[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            table[key.strip()] = value.strip()
-    return table
 
 
 def read_entries(kind: str, given: Any) -> list[Entry]:

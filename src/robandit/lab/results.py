@@ -37,7 +37,7 @@ except ImportError:  # not on Windows, where two runs into the same file are not
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 6
-_NUMERICS = 2  # raised when the last bits of a result change; 2: the exact intersections of Multi-level weighted OFUL
+_NUMERICS = 3  # raised when the last bits of a result change; 2: Multi-level's exact intersections; 3: Quorum's votes
 _KEY = b"robandit"
 _ROWS = 1 << 17  # of a row group: some 30 MB in memory
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from robandit.lab.attacks.recorded import KINDS, LieStretch
-from robandit.play.found import Found, Hall
+from robandit.play.found import Hall
 from robandit.play.game import CurvePoint, Game
 from robandit.play.worlds import LONGEST, POLICIES, PlayWorld
 from robandit.policies.groups import FREE
@@ -115,20 +115,6 @@ class Place(msgspec.Struct, frozen=True):
     budget: float
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """An attack that was found."""
-
-    number: int
-    world: str
-    seed: int
-    budget: float
-    lies: str
-    round: int
-    spent: float
-    damage: list[float]
-    prices: list[float | None]
-
-
 def scene_of(game: Game, since: int = 0) -> Scene:
     """The game as it stands, with the points of its curves after a round."""
     found = game.certificate
@@ -190,10 +176,6 @@ def places(worlds: dict[str, PlayWorld]) -> list[Place]:
     return [Place(name, one.title, one.about, one.rounds, one.budget) for name, one in worlds.items()]
 
 
-def attempts(hall: Hall) -> list[Attempt]:
-    """The attacks that were found, the cheapest first."""
-    return [_attempt(found) for found in hall.ranked()]
-
-
-def _attempt(found: Found) -> Attempt:
-    return Attempt(**found._asdict(), prices=found.prices)
+def attempts(hall: Hall) -> list[dict[str, Any]]:
+    """The attacks that were found with their prices, the cheapest first."""
+    return [{**found._asdict(), "prices": found.prices} for found in hall.ranked()]

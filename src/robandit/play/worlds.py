@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from robandit.errors import ConfigError
 from robandit.experiments.real import DATA
+from robandit.inputs import read_text
 from robandit.lab.catalogue import find
 from robandit.lab.environments import Environment, Synthetic
-from robandit.lab.plan import Entry, read_entries, read_text
+from robandit.lab.plan import Entry, read_entries
 
 LONGEST = 10_000
 """The most rounds of a game."""

@@ -49,8 +49,7 @@ class Policy(Configured, ABC, Generic[S]):
     one. ``self.stats`` is what `start` returned: all that it learns must be there, written to in place, to be part of
     `state`. Other attributes are set in `start` and never again. `choose` calls `draw_level`, then `search`, which asks
     for `confidence`; `update` calls `weights`, then `learn`, and ``t`` grows by one. A policy with levels overrides
-    `levels`, `draw_level`, `estimate` and `chances` as well. One that tells sources apart sets `slots` in `start`,
-    which become part of the state, and overrides `learn_from`.
+    `levels`, `draw_level`, `estimate` and `chances` too; one that tells sources apart sets `slots`, and `learn_from`.
 
     Shapes: B trials (``batch``, of which ``rows`` are the places), K actions, d features. ``lam`` is λ, ``reach`` the
     largest size of a clean reward, ``t`` the number of updates so far plus one, (B,). A setting that is not in
@@ -75,6 +74,9 @@ class Policy(Configured, ABC, Generic[S]):
     """Rough time per round relative to OFUL. Engines start the slowest work first."""
     info_counts: ClassVar[bool] = False
     """Whether `Decision.info` is cumulative. If not, results add it up over rounds."""
+    numerics: ClassVar[int] = 1
+    """Raised when the same log gives other last places than before. It is part of the state."""
+    _made = False
 
     def __post_init__(self) -> None:
         self._configure()
@@ -96,8 +98,6 @@ class Policy(Configured, ABC, Generic[S]):
             levels=self.levels,
         )
         self._made = True
-
-    _made = False
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._made and name[0] != "_":
@@ -316,7 +316,7 @@ class Policy(Configured, ABC, Generic[S]):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """The policy that `state` was taken from; it continues bit for bit."""
+        """The policy that `state` was taken from; it continues bit for bit where `numerics` are the same."""
         try:
             policy = unpack(cls, state)
             policy._clock.round = read_round(state["round"])

@@ -47,10 +47,8 @@ class Surprise(FieldArrays):
         np.copyto(self.spread, moved, where=seen & ~dissent)
         return dissent
 
-    def judge_one(self, distance: float, reward: float, least: float, now: int, seen: bool) -> bool:
-        """Do the same, bit for bit, for a batch of one."""
-        if not seen:
-            return False
+    def judge_one(self, distance: float, reward: float, least: float, now: int) -> bool:
+        """Do the same, bit for bit, for a batch of one, whose reward is seen."""
         self.repeats[0] += reward == self.latest.item() and now > 1
         self.latest[0] = reward
         spread = self.spread.item()

@@ -104,14 +104,15 @@ class RoundGroups(FieldArrays):
 
         They are those that have none yet, or where the last one is long enough.
         """
-        if len(slots) == 1:  # the same, at half the time
-            only = self.current.item(0, slots.item(), sides.item())
-            long = only != FREE and self.counts.item(0, only) < max(_SHORTEST, now.item() // stretches)
-            return np.array([only]), None if long or not seen.item() else count_to(1)
         trials = count_to(len(slots))
         found: Index = self.current[trials, slots, sides]
         full = seen & ((found == FREE) | (self.counts[trials, found] >= np.maximum(_SHORTEST, now // stretches)))
         return found, np.flatnonzero(full) if full.any() else None
+
+    def find_one(self, slot: int, side: int, now: int, stretches: int) -> int | None:
+        """The same for a batch of one: the group, or None if a new one is needed."""
+        group: int = self.current.item(0, slot, side)
+        return group if group != FREE and self.counts.item(0, group) < max(_SHORTEST, now // stretches) else None
 
     def open(self, at: tuple[Index, Index, Ints], now: Ints, stretches: int, first: Floats) -> Index:
         """Begin a new stretch of a side of a source in each of some trials; the place of each.
@@ -171,16 +172,16 @@ class RoundGroups(FieldArrays):
         Dissent that is believed belongs to the new spell, and is what fits there.
         """
         used = believed.shape[1]
-        risen = believed & (self.side[trials, :used] == DISSENTS) & (self.slot[trials, :used] != FREE)
-        for row in np.flatnonzero(risen.any(axis=1)).tolist():
-            trial = int(trials[row])
-            for slot in np.unique(self.slot[trial, :used][risen[row]]).tolist():
-                mine = (self.slot[trial, :used] == slot) & (self.spell[trial, :used] == self.now[trial, slot])
-                up, fits = np.flatnonzero(mine & risen[row]), mine & (self.side[trial, :used] == FITS)
-                if up.size and (fits & ~believed[row]).any():
-                    self.now[trial, slot] += 1
-                    self.spell[trial, up], self.side[trial, up] = self.now[trial, slot], FITS
-                    self.current[trial, slot] = up[self.since[trial, up].argmax()], FREE
+        slot, side, spell = (part_of(array, trials, used) for array in (self.slot, self.side, self.spell))
+        mine = (slot != FREE) & (spell == np.take_along_axis(self.now[trials], np.maximum(slot, 0), axis=1))
+        risen, fallen = mine & believed & (side == DISSENTS), mine & ~believed & (side == FITS)
+        for row in np.flatnonzero(risen.any(axis=1) & fallen.any(axis=1)).tolist():
+            trial, own = int(trials[row]), slot[row]
+            for source in set(own[risen[row]].tolist()) & set(own[fallen[row]].tolist()):
+                up = np.flatnonzero(risen[row] & (own == source))
+                self.now[trial, source] += 1
+                self.spell[trial, up], self.side[trial, up] = self.now[trial, source], FITS
+                self.current[trial, source] = up[self.since[trial, up].argmax()], FREE
 
     def closed(self, trials: Index, used: int) -> Bools:
         """Which of the first groups of some trials belong to a spell that is over, (n, G)."""
@@ -189,10 +190,6 @@ class RoundGroups(FieldArrays):
 
     def add(self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
         """Fold one reward into a group of each trial; a weight of 0 changes nothing."""
-        if len(groups) == 1:
-            if weights[0]:
-                self._add_one((0, groups.item()), actions[0], rewards.item(), weights.item(), now.item())
-            return
         most, weighted = self.slot.shape[1], weights[:, None] * actions
         at = count_to(len(groups)) * most + groups % most  # a trial that sees nothing may not have a group yet
         squares = np.einsum("mi,mj->mij", weighted, actions)
@@ -206,7 +203,7 @@ class RoundGroups(FieldArrays):
         last[at] = np.where(seen, now, last[at])
         flat(self.changed)[at] = True
 
-    def _add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
+    def add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take thrice the time."""
         weighted, precision, target = weight * action, self.precision[at], self.target[at]
         precision += weighted[:, None] * action

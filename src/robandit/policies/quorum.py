@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import TINY, Bools, Floats, Index, Ints, count_to, ones
+from robandit.arrays import TINY, Bools, Floats, Index, Ints, constant, count_to
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.regions import Region, optimise
 from robandit.geometry.ridge import Ridge
 from robandit.inputs import integer, not_negative
+from robandit.policies.ballots import BallotBox, weighted_form
 from robandit.policies.base import Policy
 from robandit.policies.decision import Search
 from robandit.policies.dissent import Surprise
 from robandit.policies.groups import FREE, RoundGroups, part_of
 from robandit.policies.parts import FieldArrays, SigmaBar
 from robandit.policies.sources import Labels, Source, SourceSlots, read_source
-from robandit.policies.votes import BallotBox, Evidence, Terms, mean_power, vote, weighted_sum, without_bad_spells
+from robandit.policies.votes import Evidence, Terms, by_source, mean_power, vote, without_bad_spells
 
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
@@ -113,6 +114,7 @@ class Quorum(Policy[QuorumStatistics]):
 
     cost = 3.0
     info_counts = True
+    numerics = 2  # quadratics of groups as upper triangles
 
     def start(self) -> QuorumStatistics:
         sources = integer("max_sources", self.max_sources, least=1) + 1
@@ -122,6 +124,7 @@ class Quorum(Policy[QuorumStatistics]):
         self.sigma_bar = SigmaBar(None, default=_SHARP * self.noise_range)
         whole = self.batch, sources
         self._box = BallotBox(self.batch, self.dim, self.lam)
+        self._counts: QuorumCounts | None = None  # of the last vote, once somebody asked
         return QuorumStatistics(
             ridge=self.new_ridge(),
             groups=RoundGroups.new(self.batch, sources, self.dim),
@@ -139,10 +142,11 @@ class Quorum(Policy[QuorumStatistics]):
         return Ellipsoid.around(self.stats.ridge, self.width * self.stats.noise)
 
     def search(self, actions: Floats | Region, level: Ints) -> Search:
-        stats = self.stats
-        doubted: Ints = np.add.reduce(stats.doubted != FREE, axis=1)
-        told = QuorumCounts(stats.votes.copy(), doubted, stats.dismissed.copy())
-        return Search(optimise(actions, self.confidence(level)), told)
+        if self._counts is None:
+            stats = self.stats
+            doubted: Ints = np.add.reduce(stats.doubted != FREE, axis=1)
+            self._counts = QuorumCounts(*map(constant, (stats.votes.copy(), doubted, stats.dismissed.copy())))
+        return Search(optimise(actions, self.confidence(level)), self._counts)
 
     def weights(self, sigma: Floats) -> Floats:
         return self.sigma_bar(sigma) ** -2.0
@@ -151,6 +155,10 @@ class Quorum(Policy[QuorumStatistics]):
         self.learn_from(actions, rewards, weights, level, None)
 
     def learn_from(self, actions: Floats, rewards: Floats, weights: Floats, level: Ints, source: Labels | None) -> None:
+        if len(rewards) == 1:
+            if weights[0]:
+                self._learn_one(actions, rewards, weights, None if source is None else source.item())
+            return
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
         along = stats.ridge.along(actions)
@@ -168,21 +176,39 @@ class Quorum(Policy[QuorumStatistics]):
         if due.any():
             self._vote(np.flatnonzero(due), now)
 
+    def _learn_one(self, actions: Floats, rewards: Floats, weights: Floats, source: Source) -> None:
+        """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
+        stats, groups, reward, weight = self.stats, self.stats.groups, rewards.item(), weights.item()
+        now = self._updates.item() + 1
+        slot, along = self.slots.place_one(source), stats.ridge.along(actions)
+        side = int(self._dissents_one(actions[0], reward, weight, along[0], now))
+        group = groups.find_one(slot, side, now, _STRETCHES)
+        if group is None:
+            ignored = side and stats.ruling.item(0, slot) <= 0
+            place = count_to(1), np.array([slot]), np.array([side])
+            first = np.array([0.0]) if ignored else stats.trust[0, slot : slot + 1]
+            group = int(groups.open(place, np.array([now]), _STRETCHES, first)[0])
+        groups.add_one((0, group), actions[0], reward, weight, now)
+        stats.ridge.update(actions, rewards, weights * groups.weight.item(0, group), along=along)
+        if now >= stats.next.item():
+            self._vote(count_to(1), np.array([now]))
+
+    def _dissents_one(self, action: Floats, reward: float, weight: float, along: Floats, now: int) -> bool:
+        """Do what `_dissents` does, bit for bit, for a batch of one: batched calls take four times as long."""
+        scale = sqrt(weight / (1.0 + weight * float(along.dot(along))))
+        off = abs(reward - float(action.dot(self.stats.ridge.mean[0])))
+        least = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
+        return self.stats.surprise.judge_one(off * scale, reward, least, now)
+
     def _dissents(self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats) -> Bools:
         """Whether each reward is too far from what is believed to be noise, (B,); ``along`` is Sᵀa, (B, d)."""
         ridge, surprise = self.stats.ridge, self.stats.surprise
-        if len(rewards) == 1:  # the same, bit for bit, as a live service has it: batched calls take four times as long
-            sure, reward, weight = along[0], rewards.item(), weights.item()
-            scale = sqrt(weight / (1.0 + weight * float(sure.dot(sure))))
-            off = abs(reward - float(actions[0].dot(ridge.mean[0])))
-            lowest = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
-            return np.array([surprise.judge_one(off * scale, reward, lowest, self.t.item(), seen.item())])
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
-        least = self._least_noise(weights, ones(len(weights)))
+        least = self._least_noise(weights, 1.0)
         return surprise.judge(distance, rewards, least, self.t, seen)
 
-    def _least_noise(self, mass: Floats, counts: Floats | Ints) -> Floats:
+    def _least_noise(self, mass: Floats, counts: Floats | float) -> Floats:
         """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.
 
         That says nothing. ``mass`` is Σ w over so many rewards.
@@ -193,12 +219,12 @@ class Quorum(Policy[QuorumStatistics]):
 
     def _vote(self, due: Index, now: Ints) -> None:
         """Let the groups of these trials vote, and believe them as they say from now on."""
-        stats, groups = self.stats, self.stats.groups
+        stats, groups, self._counts = self.stats, self.stats.groups, None
         evidence = self._evidence(due, now)
         used = evidence.slot.shape[1]
         floor = self._least_noise(evidence.mass.sum(axis=1), evidence.counts.sum(axis=1))
         ceiling = np.where(floor < 1.0, 1.0, np.inf)
-        held = self._box.of(due, evidence.precision, evidence.target, groups.changed)
+        held = self._box.of(due, groups, used)
         terms = Terms(self.lam, self.tolerance, floor, ceiling)
         found = vote(evidence, held, stats.ridge.mean[due], stats.noise[due], terms)
         place = due[:, None], count_to(used)
@@ -210,9 +236,8 @@ class Quorum(Policy[QuorumStatistics]):
         changed = (weights != groups.weight[place]).any(axis=1)
         groups.weight[place], stats.noise[due] = weights, found.noise
         if changed.any():  # otherwise the updates since the last vote were right
-            precision = weighted_sum(weights, evidence.precision) + self.lam * np.eye(self.dim)
-            target = weighted_sum(weights, evidence.target)
-            stats.ridge.refit(due[changed], precision[changed], target[changed])
+            precision, target = weighted_form(weights[changed], held.losses[changed])
+            stats.ridge.refit(due[changed], precision + self.lam * np.eye(self.dim), target)
         stats.dismissed[due] = (evidence.counts * (weights < _DOUBTED)).sum(axis=1)
         self._doubt(due, evidence, weights, now)
         stats.votes[due] += 1
@@ -229,9 +254,6 @@ class Quorum(Policy[QuorumStatistics]):
         ruling = np.take_along_axis(self.stats.ruling[due], np.maximum(slot, 0), axis=1)
         voice = np.where(ruling == 0, 1.0, np.where(ruling > 0, np.inf, 0.0))
         return Evidence(
-            precision=part_of(groups.precision, due, used),
-            target=part_of(groups.target, due, used),
-            squares=part_of(groups.squares, due, used),
             mass=part_of(groups.mass, due, used),
             counts=counts,
             say=counts * mean_power((since - 1.0) / time, last / time, _NEWER),
@@ -241,11 +263,9 @@ class Quorum(Policy[QuorumStatistics]):
 
     def _doubt(self, due: Index, evidence: Evidence, weights: Floats, now: Ints) -> None:
         """Write down how far each source is believed, and since when it is doubted."""
-        stats, sources = self.stats, int(evidence.slot.max()) + 1
-        say = evidence.say[:, None] * (evidence.slot[:, None] == np.arange(sources)[:, None])  # (n, S, G)
-        total = say.cumsum(axis=2)[:, :, -1]
-        mean = (say * weights[:, None]).cumsum(axis=2)[:, :, -1] / np.maximum(total, TINY)
-        at = due[:, None], np.arange(sources)
+        stats, total = self.stats, by_source(evidence.slot, evidence.say)
+        mean = by_source(evidence.slot, evidence.say * weights) / np.maximum(total, TINY)
+        at = due[:, None], count_to(total.shape[1])
         stats.trust[at] = trust = np.where(total > 0.0, mean, stats.trust[at])
         since = np.where(stats.doubted[at] == FREE, now[due][:, None], stats.doubted[at])
         stats.doubted[at] = np.where(trust >= _DOUBTED, FREE, since)

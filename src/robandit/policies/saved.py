@@ -31,6 +31,7 @@ def pack(policy: Policy[Any], round_: int, arrays: Mapping[str, NDArray[Any]]) -
     state = {
         "format": _FORMAT,
         "policy": type(policy).__name__,
+        "numerics": policy.numerics,
         "config": {item.name: getattr(policy, item.name) for item in fields(policy)},
         "round": round_,
         "arrays": {name: array.copy() for name, array in arrays.items()},

@@ -120,6 +120,16 @@ class SourceSlots:
             self._unnamed = constant(found)
         return found
 
+    def place_one(self, label: Source) -> int:
+        """The same for the source of a batch of one, which is seen."""
+        table = self._tables[0]
+        slot = table.get(label)
+        if slot is None:
+            slot = self.most
+            if len(table) < self.most:
+                slot = table[label] = len(table)
+        return slot
+
     def _slots(self, labels: list[Source]) -> list[int]:
         return [table.get(label, self.most) for table, label in zip(self._tables, labels, strict=True)]
 

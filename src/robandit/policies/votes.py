@@ -8,16 +8,14 @@ trials beside it.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robandit.arrays import TINY, Bools, Floats, Index, Ints, all_true, constant, count_to
-from robandit.policies.groups import flat, part_of
+from robandit.arrays import TINY, Bools, Floats, Index, Ints, all_true, count_to, ones
+from robandit.policies.ballots import Ballots, identity, lengths, reach, weighted_form
 
-_REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
 _FAINT = 1e-3  # the share of λ in the convex vote: with all of it, the prior outvotes old groups that alone know much
 _STEPS = 5  # steps that let go of those who still disagree
@@ -28,92 +26,9 @@ _PRIOR = 3.0  # rewards' worth of belief in the declared noise
 _LEAST = 1e-9  # keeps a variance without degrees of freedom finite; it has no weight
 
 
-class Ballots(NamedTuple):
-    """What groups say, as the quadratic r_g(μ)² = μᵀPμ − 2⟨q, μ⟩ + s."""
-
-    matrix: Floats
-    """P = V(V+λI)⁻¹V, (n, G, d, d)."""
-    vector: Floats
-    """q = V(V+λI)⁻¹b, (n, G, d)."""
-    constant: Floats
-    """s = bᵀ(V+λI)⁻¹b, (n, G)."""
-    freedom: Floats
-    """tr V(V+λI)⁻¹, how many of d parameters the group knows, (n, G)."""
-
-    @classmethod
-    def of(cls, precision: Floats, target: Floats, lam: float) -> Ballots:
-        """The ballots of groups with these V (n, G, d, d) and b (n, G, d)."""
-        dim = target.shape[-1]
-        prior = _identity(dim, lam)
-        inverse = np.linalg.inv(precision + prior)
-        aside = np.matvec(inverse, target)  # (V+λI)⁻¹b
-        return cls(
-            matrix=precision - prior + lam * lam * inverse,
-            vector=target - lam * aside,
-            constant=np.vecdot(target, aside),
-            freedom=dim - lam * np.trace(inverse, axis1=-2, axis2=-1),
-        )
-
-    def part(self, trials: Bools) -> Ballots:
-        """The ballots of some trials, (n,)."""
-        return Ballots(*(array[trials] for array in self))
-
-    def distance(self, parameter: Floats) -> Floats:
-        """r_g of each group at a parameter (n, d), (n, G)."""
-        point = parameter[:, None, :]
-        squares = np.vecdot(np.matvec(self.matrix, point) - 2.0 * self.vector, point) + self.constant
-        return np.sqrt(np.maximum(squares, 0.0))
-
-    def solve(self, weights: Floats, lam: float) -> Floats:
-        """The minimiser of λ‖μ‖² + Σ ω_g r_g(μ)², (n, d)."""
-        matrix = weighted_sum(weights, self.matrix) + _identity(self.vector.shape[-1], lam)
-        found = np.linalg.solve(matrix, weighted_sum(weights, self.vector)[..., None])
-        return np.asarray(found[..., 0], dtype=float)
-
-    def reach(self, groups: Ints) -> Floats:
-        """How far each of so many groups (n,) may disagree, in standard deviations of the noise, (n, G).
-
-        What an honest group's r_g² has on average, and some more the more groups there are.
-        """
-        more = np.sqrt(2.0 * np.log(20.0 * np.maximum(groups, 1)))[:, None]
-        return np.sqrt(np.maximum(self.freedom, 0.0)) + _REACH * more
-
-
-class BallotBox:
-    """The ballots of all groups (B, G). Those of groups that have not changed need not be computed again."""
-
-    def __init__(self, batch: int, dim: int, lam: float) -> None:
-        self._lam, none = lam, (batch, 0)
-        self._held = Ballots(np.zeros((*none, dim, dim)), np.zeros((*none, dim)), np.zeros(none), np.zeros(none))
-
-    def of(self, trials: Index, precision: Floats, target: Floats, changed: Bools) -> Ballots:
-        """The ballots (n, G) of these trials, with V (n, G, d, d) and b (n, G, d) of their first G groups.
-
-        ``changed`` (B, G) says which groups are not as they were when this was last asked; it is reset.
-        """
-        used, more = target.shape[1], changed.shape[1] - self._held.constant.shape[1]
-        if more > 0:
-            rest = (np.zeros((len(changed), more, *array.shape[2:])) for array in self._held)
-            self._held = Ballots(*(np.concatenate(both, axis=1) for both in zip(self._held, rest, strict=True)))
-        row, place = np.nonzero(changed[trials, :used])
-        if row.size:
-            new = Ballots.of(precision[row, place][None], target[row, place][None], self._lam)
-            at = trials[row], place
-            for mine, computed in zip(self._held, new, strict=True):
-                flat(mine)[at[0] * mine.shape[1] + place] = computed[0]
-            changed[at] = False
-        return Ballots(*(part_of(array, trials, used) for array in self._held))
-
-
 class Evidence(NamedTuple):
     """What the groups of n trials have seen."""
 
-    precision: Floats
-    """V, (n, G, d, d)."""
-    target: Floats
-    """b, (n, G, d)."""
-    squares: Floats
-    """Σ w r², (n, G)."""
     mass: Floats
     """Σ w, (n, G)."""
     counts: Ints
@@ -156,15 +71,15 @@ def vote(evidence: Evidence, held: Ballots, start: Floats, noise: Floats, terms:
     lose their say, group by group and then source by source.
     """
     number, say = (evidence.slot >= 0).sum(axis=1), evidence.say * (evidence.voice > 0.0)
-    reach, roots = held.reach(number), np.sqrt(evidence.mass)
+    far, roots = held.reach(number), np.sqrt(evidence.mass)
     share = say * number[:, None] / np.maximum(say.cumsum(axis=1)[:, -1:], TINY)
-    bounds = reach * np.sqrt(share) * noise[:, None]
+    bounds = far * np.sqrt(share) * noise[:, None]
     mean, _ = settle(held, start, bounds, evidence.voice, _FAINT * terms.lam)
     distance = held.distance(mean)
     noise = np.minimum(np.maximum(measured_noise(evidence, held, mean, distance), terms.floor), terms.ceiling)
-    excess = distance / noise[:, None] - reach
+    excess = distance / noise[:, None] - far
     zeta = np.maximum(met_by_half(excess, roots, say), terms.tolerance / noise)[:, None]  # in units of the noise
-    bounds = (reach + zeta * roots) * noise[:, None]
+    bounds = (far + zeta * roots) * noise[:, None]
     weights, mean = let_go(held, distance, bounds, evidence.voice, terms.lam)
     if evidence.slot.max(initial=0) > 0:
         weights = _second_test(evidence, weights, mean, held, terms.lam, noise, zeta)
@@ -223,9 +138,7 @@ def measured_noise(evidence: Evidence, held: Ballots, mean: Floats, distance: Fl
     What a group's regression leaves over, min_θ Σ w(r − ⟨a, θ⟩)² + λ‖θ − μ‖², is Σ w(r − ⟨a, μ⟩)² − r_g(μ)²;
     ``distance`` is r_g(μ), (n, G).
     """
-    point = mean[:, None, :]
-    around = np.vecdot(np.matvec(evidence.precision, point) - 2.0 * evidence.target, point) + evidence.squares
-    left = np.maximum(around - distance**2, 0.0)
+    left = np.maximum(held.loss(mean) - distance**2, 0.0)
     free = np.maximum(evidence.counts - held.freedom, 0.0) * (evidence.voice > 0.0)
     median, total = weighted_median(left / np.maximum(free, _LEAST), free), free.cumsum(axis=1)[:, -1]
     return np.sqrt((median * total + _PRIOR) / (total + _PRIOR))
@@ -244,18 +157,6 @@ def weighted_median(values: Floats, weights: Floats) -> Floats:
     return np.take_along_axis(values, np.take_along_axis(order, place[:, None], axis=1), axis=1)[:, 0]
 
 
-def weighted_sum(weights: Floats, values: Floats) -> Floats:
-    """Σ_g ω_g x_g over the groups of each trial, for weights (n, G) and values (n, G, …).
-
-    Unlike a matrix product, it adds group to group in order, so that empty groups change no bit.
-    """
-    size = prod(values.shape[2:])
-    if size == 1:  # which einsum adds in another order
-        return (weights.reshape(values.shape) * values).cumsum(axis=1)[:, -1]
-    flat = np.einsum("ng,ngk->nk", weights, values.reshape(*weights.shape, size))
-    return flat.reshape(len(weights), *values.shape[2:])
-
-
 def _second_test(
     evidence: Evidence, weights: Floats, mean: Floats, held: Ballots, lam: float, noise: Floats, zeta: Floats
 ) -> Floats:
@@ -263,49 +164,109 @@ def _second_test(
 
     What is believed of a source must fit all stretches together. Where most of it is not believed, the rest falls, too.
     """
-    sources = int(evidence.slot.max()) + 1
-    member: Bools = evidence.slot[:, None, :] == np.arange(sources)[:, None]  # (n, S, G)
-    known = member.any(axis=2).sum(axis=1)
-    trial, source, whole = _whole_sources(evidence, member, weights, lam)
-    mass = _by_source(member, weights, evidence.mass[..., None])[..., 0]
-    far = whole.reach(known[trial])[:, 0]
-    bounds = ((far + zeta[trial, 0] * np.sqrt(mass[trial, source])) * noise[trial])[:, None]
-    both, slot = weights, np.maximum(evidence.slot, 0)
-    say = _by_source(member, np.ones(weights.shape), evidence.say[..., None])[..., 0]
-    believed = _by_source(member, weights, evidence.say[..., None])[..., 0] / np.maximum(say, TINY)
-    record = np.minimum(1.0, believed / _RECORD) ** _STEEP
-    trust, voice = np.ones(record.shape), np.ones(bounds.shape)
-    for step in range(2):
-        if step:
-            mean = held.solve(both, lam)
-        trust[trial, source] = believe(whole.distance(mean[trial]), bounds, voice)[:, 0] * record[trial, source]
-        trust[known == 1] = 1.0  # nobody to compare it with
-        both = np.where(evidence.voice == 1.0, weights * np.take_along_axis(trust, slot, axis=1), weights)
+    whole = _whole_sources(evidence, weights, held, lam, noise, zeta)
+    say = by_source(evidence.slot, evidence.say)
+    record = by_source(evidence.slot, weights * evidence.say) / np.maximum(say, TINY)
+    record = np.minimum(1.0, record / _RECORD) ** _STEEP
+    alone = whole.known == 1  # nobody to compare it with
+    trust, slot = np.ones(record.shape), np.maximum(evidence.slot, 0)
+
+    def judged(mean: Floats, whole: WholeSources) -> Floats:
+        at = whole.trial, whole.source
+        trust[at] = whole.belief(mean, lam) * record[at]
+        trust[alone] = 1.0
+        return np.where(evidence.voice == 1.0, weights * np.take_along_axis(trust, slot, axis=1), weights)
+
+    both = judged(mean, whole)
+    moved = (both != weights).any(axis=1)
+    if moved.any():  # elsewhere the estimate stays, and with it the verdict
+        mean = mean.copy()
+        mean[moved] = held.part(moved).solve(both[moved], lam)
+        both = judged(mean, whole.part(moved[whole.trial]))
     return both
 
 
-def _whole_sources(evidence: Evidence, member: Bools, weights: Floats, lam: float) -> tuple[Index, Index, Ballots]:
-    """The trials (m,) and slots (m,) of the sources that their trust matters to, and the ballot (m, 1) of each.
+class WholeSources(NamedTuple):
+    """The sources (m,) that their trust matters to, with what is believed of each.
 
     The others have no groups that vote and are believed at all.
     """
-    matters = ((weights > 0.0) & (evidence.voice == 1.0))[:, None]
-    trial, source = np.nonzero((member & matters).any(axis=2))
-    mine = member[trial, source]  # (m, G)
+
+    trial: Index
+    source: Ints
+    """The slot."""
+    precision: Floats
+    """Σ ω V over its groups, (m, d, d)."""
+    target: Floats
+    """Σ ω b, (m, d)."""
+    least: Floats
+    """How many parameters one of its groups knows that is believed in full: they know no fewer together, (m,)."""
+    more: Floats
+    """By how much it may disagree beyond its reach, in units of the noise, (m,)."""
+    noise: Floats
+    """The noise of its trial, (m,)."""
+    known: Ints
+    """The number of sources of every trial, (n,)."""
+
+    def part(self, some: Bools) -> WholeSources:
+        """Some of these sources."""
+        kept = {name: array[some] for name, array in self._asdict().items() if name != "known"}
+        return self._replace(**kept)
+
+    def belief(self, mean: Floats, lam: float) -> Floats:
+        """How far each is believed if the estimates (n, d) are right, (m,).
+
+        To know its reach takes the inverse of a matrix, and it is not needed where a source does not even go as far as
+        one of its groups may.
+        """
+        prior = identity(mean.shape[1], lam)
+        distance = lengths(self.precision + prior, self.target - np.matvec(self.precision, mean[self.trial]), lam)
+        far = np.flatnonzero(distance > self._bounds(self.least))
+        freedom = self.least.copy()
+        if far.size:
+            freedom[far] = mean.shape[1] - lam * np.linalg.inv(self.precision[far] + prior).trace(axis1=-2, axis2=-1)
+        return believe(distance, self._bounds(freedom), ones(len(freedom)))
+
+    def _bounds(self, freedom: Floats) -> Floats:
+        """How far each may be if it knows so many parameters."""
+        return (reach(freedom[:, None], self.known[self.trial])[:, 0] + self.more) * self.noise
+
+
+def _whole_sources(
+    evidence: Evidence, weights: Floats, held: Ballots, lam: float, noise: Floats, zeta: Floats
+) -> WholeSources:
+    """What is believed of each source that its trust matters to."""
+    slot, matters = evidence.slot, (weights > 0.0) & (evidence.voice == 1.0)
+    trial, source = np.nonzero(by_source(slot, matters))
+    mine = slot[trial] == source[:, None]  # (m, G)
     most = int(mine.sum(axis=1).max(initial=1))
     places = (~mine).argsort(axis=1, kind="stable")[:, :most]  # a source's own groups, in order, come first
     at = trial[:, None], places
     shares = weights[at] * np.take_along_axis(mine, places, axis=1)
-    precision, target = (weighted_sum(shares, x[at])[:, None] for x in (evidence.precision, evidence.target))
-    return trial, source, Ballots.of(precision, target, lam)
+    mass = by_source(slot, weights * evidence.mass)[trial, source]
+    precision, target = weighted_form(shares, held.losses[at])
+    return WholeSources(
+        trial=trial,
+        source=source,
+        precision=precision,
+        target=target,
+        least=np.where(shares == 1.0, held.freedom[at], 0.0).max(axis=1, initial=0.0),
+        more=zeta[trial, 0] * np.sqrt(mass),
+        noise=noise[trial],
+        known=np.count_nonzero(by_source(slot, slot >= 0), axis=1),
+    )
 
 
-def _by_source(member: Bools, weights: Floats, values: Floats) -> Floats:
-    """Σ ω_g x_g over the groups of each source, (n, S, k), for values (n, G, k), in order as `weighted_sum`."""
-    shares = member * weights[:, None]
-    if values.shape[2] == 1:
-        return (shares * values[:, None, :, 0]).cumsum(axis=2)[:, :, -1:]
-    return np.einsum("nsg,ngk->nsk", shares, values)
+def by_source(slot: Ints, values: NDArray[Any]) -> Floats:
+    """Σ x_g over the groups of each source, (n, S), for slots and values (n, G): in order, so empty ones count not."""
+    return by_key(slot + 1, int(slot.max(initial=0)) + 2, values)[:, 1:]
+
+
+def by_key(key: Ints, keys: int, values: NDArray[Any]) -> Floats:
+    """Σ x_g over the groups with each key from 0 on, (n, keys), for keys and values (n, G)."""
+    places = key + keys * count_to(len(key))[:, None]
+    found = np.bincount(places.ravel(), values.ravel(), keys * len(key))
+    return np.asarray(found, dtype=float).reshape(-1, keys)
 
 
 def without_bad_spells(evidence: Evidence, weights: Floats, spell: Ints, closed: Bools) -> Floats:
@@ -313,10 +274,12 @@ def without_bad_spells(evidence: Evidence, weights: Floats, spell: Ints, closed:
 
     A lie about something that nobody tries again is never contradicted; those beside it in its spell were.
     """
-    slot, counts = evidence.slot, evidence.counts
-    same: Bools = (slot[:, :, None] == slot[:, None, :]) & (spell[:, :, None] == spell[:, None, :])  # (n, G, G)
-    total = (same * counts[:, None, :]).cumsum(axis=2)[:, :, -1]
-    believed = (same * (weights * counts)[:, None, :]).cumsum(axis=2)[:, :, -1]
+    names, found = np.unique(evidence.slot * (int(spell.max()) + 1) + spell, return_inverse=True)
+    key = found.reshape(spell.shape)  # few numbers, however many spells there have been
+    total, believed = (
+        np.take_along_axis(by_key(key, len(names), counted), key, axis=1)
+        for counted in (evidence.counts, weights * evidence.counts)
+    )
     bad = closed & (evidence.voice == 1.0) & (believed < _RECORD * total)
     return np.where(bad, 0.0, weights)
 
@@ -329,9 +292,3 @@ def mean_power(first: Floats, last: Floats, power: float) -> Floats:
     """
     above = power + 1.0
     return np.where(last > first, (last**above - first**above) / (above * np.maximum(last - first, TINY)), first**power)
-
-
-@lru_cache(maxsize=64)
-def _identity(dim: int, scale: float) -> Floats:
-    """So many times the identity; made once, since a vote needs it often."""
-    return constant(scale * np.eye(dim))

@@ -15,7 +15,8 @@ from robandit.service.clock import ServiceClock, ticks
 from robandit.service.learning.looker import look
 from robandit.service.refused import Gone, LogCut, Refused, check_rewards
 from robandit.service.requests.cost import check_decisions
-from robandit.service.serving import reports
+from robandit.service.serving import activity, reports
+from robandit.service.serving.alarms import Alarms
 from robandit.service.serving.change_queue import Done, Queue
 from robandit.service.serving.changes import Changes
 from robandit.service.serving.cuts import Cuts
@@ -27,6 +28,8 @@ from robandit.service.serving.life import LifeCycle
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
+from robandit.wire.activity import ActivityReport
+from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Erased, encode
@@ -72,6 +75,7 @@ class Hub:
         self._lanes = Lanes(store, self.bandits, staleness)
         self._life = LifeCycle(self.bandits, self.clock)
         self._imports = Imports(self.bandits, self.clock)
+        self._alarms = Alarms(self.bandits, self.clock)
         self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
         self._cuts = Cuts(self.bandits, self.clock, self._lanes.of)
         self._forgetting = Forgetting(self.bandits, self.clock, self._lanes.of)
@@ -208,6 +212,16 @@ class Hub:
 
         return await self._on(name, learn)
 
+    async def acknowledge(self, name: str, wanted: Acknowledgement, key: str | None = None) -> AcknowledgementMade:
+        """Acknowledge what is proved of a bandit, by the key of a name."""
+
+        async def acknowledge(bandit: LiveBandit) -> AcknowledgementMade:
+            ask = self._lanes.of(bandit).ask
+            found: AcknowledgementMade = await ask(partial(self._alarms.acknowledge, bandit, wanted, key))
+            return found
+
+        return await self._on(name, acknowledge)
+
     async def delete(self, name: str, version: int) -> Deleted:
         """Delete an archived bandit and its log; the same request again gets the same answer."""
 
@@ -234,7 +248,7 @@ class Hub:
 
     async def retain(self) -> None:
         """Cut the logs whose time is over."""
-        if await self._watches():
+        if await self.watches():
             await self._cuts.retain()
 
     async def purge(self) -> None:
@@ -258,7 +272,7 @@ class Hub:
 
     async def look(self) -> None:
         """Look at copies of the monitors that have seen a tenth more than last time, and write down what is new."""
-        if not await self._watches():
+        if not await self.watches():
             return
         for bandit in self.bandits.changed():
             rounds = bandit.learner.monitor.rounds
@@ -268,10 +282,13 @@ class Hub:
                 if found is not None:
                     await self._lanes.of(bandit).ask(partial(self._changes.prove, bandit, found))
 
-    async def _watches(self) -> bool:
+    async def watches(self) -> bool:
         """Whether this process is the one that looks after all bandits, of those that share the store."""
-        found: bool = await self._ask(lambda items: self._store.lane(0).watches())
-        return found
+        return bool(await self._ask(lambda items: self._store.lane(0).watches()))
+
+    async def told(self, bandit: LiveBandit, hook: str, notice: int, *, taken: bool) -> None:
+        """Write down that a webhook took a notice, or that it was given up."""
+        await self._lanes.of(bandit).ask(partial(self._alarms.tell, bandit, hook, notice, taken))
 
     # Requests that read.
 
@@ -295,6 +312,10 @@ class Hub:
     def status(self, name: str) -> Status:
         """How a bandit is doing."""
         return reports.status(self.bandits.named(name), self.clock())
+
+    def activity(self, name: str, scale: str) -> ActivityReport:
+        """What a bandit chose, and what that earned, in a range of time."""
+        return activity.activity(self.bandits.named(name), self.clock(), scale)
 
     def metrics(self, names: Iterable[str]) -> Iterator[str]:
         """The lines that Prometheus reads about these bandits."""

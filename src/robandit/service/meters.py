@@ -6,7 +6,7 @@ import os
 import re
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -15,10 +15,13 @@ from pathlib import Path
 from shutil import disk_usage
 
 from robandit.service.requests.openapi import openapi
+from robandit.wire.service import Minute, ServiceReport
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets of a histogram, in seconds."""
 _PAGES = ("/", "/docs")
+_DECIDE = "POST /v1/bandits/{name}/decisions"
+_MINUTES = 120
 _BANDIT = re.compile("/v1/bandits/([^/]+)")
 
 
@@ -43,6 +46,15 @@ class Histogram:
             found.total += one.total
         return found
 
+    def within(self, share: float) -> float | None:
+        """The seconds within which this share of all was done, between the bounds of a bucket."""
+        wanted, before = share * sum(self.counts), 0
+        for low, high, count in zip((0.0, *BOUNDS), (*BOUNDS, BOUNDS[-1]), self.counts, strict=True):
+            if count and before + count >= wanted:
+                return low + (high - low) * (wanted - before) / count
+            before += count
+        return None
+
     def lines(self, name: str, labels: str = "") -> Iterator[str]:
         """The lines that Prometheus reads, after the one that says the type."""
         inner = f"{labels}," if labels else ""
@@ -53,6 +65,25 @@ class Histogram:
         yield f"{name}_count{around} {sum(self.counts)}"
 
 
+class MinuteMeter:
+    """Counts the requests of a minute."""
+
+    def __init__(self, start: float) -> None:
+        self.start, self.by_class, self.decisions = start, Counter[int](), Histogram()
+
+    def report(self) -> Minute:
+        """The minute as it is shown."""
+        return Minute(
+            start=self.start,
+            requests=self.by_class.total(),
+            refused=self.by_class[4],
+            failed=self.by_class[5],
+            decisions=sum(self.decisions.counts),
+            half=self.decisions.within(0.5),
+            nearly_all=self.decisions.within(0.99),
+        )
+
+
 class Meters:
     """Counts requests by call and status. Calls are those of the OpenAPI document, so they are few."""
 
@@ -60,6 +91,7 @@ class Meters:
         self._folder = folder  # of a store in a file
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: dict[str, Histogram] = {}
+        self._minutes: deque[MinuteMeter] = deque(maxlen=_MINUTES)
         self.openings = 0
         """How often a store was opened: more than once where a database went away and came back."""
 
@@ -69,6 +101,19 @@ class Meters:
         if (found := self._seconds.get(call)) is None:
             found = self._seconds[call] = Histogram()
         found.add(seconds)
+        now = time.time()
+        if not self._minutes or now >= self._minutes[-1].start + 60.0:
+            self._minutes.append(MinuteMeter(now - now % 60.0))
+        self._minutes[-1].by_class[status // 100] += 1
+        if call == _DECIDE:
+            self._minutes[-1].decisions.add(seconds)
+
+    def report(self) -> ServiceReport:
+        """How this process has done in the last two hours."""
+        now = time.time()
+        first = now - now % 60.0 - 60.0 * (_MINUTES - 1)
+        kept = [one.report() for one in self._minutes if one.start >= first]
+        return ServiceReport(now=now, started=_STARTED, minutes=kept)
 
     def lines(self, *, ready: bool) -> Iterator[str]:
         """The lines that Prometheus reads about requests and the process."""

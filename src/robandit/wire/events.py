@@ -63,6 +63,35 @@ class Proved(msgspec.Struct, tag="P", frozen=True, kw_only=True, gc=False):
     lower_bound: float
     since: int | None
     sentence: str
+    blamed: str | None = None
+    """The one source without which all others agree, if blaming anybody else costs clearly more."""
+
+
+class Acknowledged(msgspec.Struct, tag="A", frozen=True, kw_only=True, gc=False):
+    """An operator has seen what is proved."""
+
+    id: str
+    at: float
+    lower_bound: float
+    """The proof that was seen."""
+    key: str | None
+    """Name of the key that was used; None where the service has no keys."""
+    by: str | None
+    """Who said so, in their own words."""
+    note: str
+
+
+class Delivered(msgspec.Struct, tag="T", frozen=True, kw_only=True, gc=False):
+    """A webhook took a notice, or was given up."""
+
+    id: str
+    at: float
+    hook: str
+    """Name of the webhook."""
+    notice: int
+    """Number of the notice among those of its bandit."""
+    taken: bool
+    """Whether it was taken."""
 
 
 class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
@@ -136,7 +165,9 @@ class Forgot(msgspec.Struct, tag="F", frozen=True, kw_only=True, gc=False):
     """Number of decisions, and of rows of history."""
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved | Changed | Erased | Imported | Cut | Blank | Forgot
+Event: TypeAlias = (
+    Decided | Rewarded | Closed | Proved | Acknowledged | Delivered | Changed | Erased | Imported | Cut | Blank | Forgot
+)
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

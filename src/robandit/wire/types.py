@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from robandit.policies import POLICIES
 from robandit.rewards import KINDS, Rewards
+from robandit.wire.alarms import AcknowledgementMade
 from robandit.wire.cuts import CutMade
 from robandit.wire.shadows import ShadowReport
 
@@ -274,6 +275,10 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     since: Annotated[
         int | None, _about("First corrupt round by the cheapest explanation, which is likely but not proved.")
     ]
+    blamed: Annotated[str | None, _about("The one source without which all others agree, if that is clear.")] = None
+    assumes: Annotated[str, _about("What the proof assumes, in words.")] = ""
+    up: Annotated[bool, _about("Whether corruption is proved that nobody has acknowledged.")] = False
+    acknowledged: Annotated[AcknowledgementMade | None, _about("The last acknowledgement, if there is one.")] = None
 
 
 class Bucket(msgspec.Struct, array_like=True):

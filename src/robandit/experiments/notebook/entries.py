@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from robandit.errors import ConfigError
+from robandit.inputs import read_text
 from robandit.lab.attacks import Attack
 from robandit.lab.environments import Environment
-from robandit.lab.plan import SET_BY_THE_RUN, read_text
+from robandit.lab.plan import SET_BY_THE_RUN
 from robandit.policies import Policy
 
 One: TypeAlias = "str | type | partial[Any] | Policy[Any] | Attack | Environment | Mapping[str, Any]"

@@ -104,16 +104,20 @@ def prepare_launches(
 
 
 def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[Any, list[Any]]:
-    """The counts of a policy with levels, and what its kernel gets beside the others' arrays: radii, S and S⁻¹, μ."""
+    """The counts of a policy with levels, and what its kernels get beside the others' arrays.
+
+    That is radii, S and S⁻¹, μ, and where a trial puts X, V, m, D and μ of all rounds when it has to search.
+    """
     assert what.levels is not None
-    wide, levels = what.world_kind.wide, what.policy_kind.levels
+    kind, levels = what.world_kind, what.policy_kind.levels
     used = device.filled((looks + 1, lanes, _COUNTS), 0, "int32")
-    unit, start = device.torch.eye(wide, device=device.name), what.learner.start
+    unit, start = device.torch.eye(kind.dim, device=device.name), what.learner.start
     store = (unit / start).repeat(lanes, 2 * levels + 1, 1, 1)
     store[:, 1::2] = unit * start
-    centers = device.filled((lanes, levels + 1, wide), 0.0)
+    centers = device.filled((lanes, levels + 1, kind.wide), 0.0)
+    shelf = device.filled((lanes, 2 * kind.wide * kind.tall + 2 * kind.tall + kind.wide), 0.0)
     radii = [device.array(values, "float32") for values in (what.levels.gammas, what.levels.steps)]
-    return used, [what.fresh, *radii, store, centers, used]
+    return used, [*radii, store, centers, shelf, used]
 
 
 def _launch(
@@ -123,23 +127,22 @@ def _launch(
     kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
     shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
     record = device.filled(shape, np.nan)
-    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=what.warps)
+    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=1, maxnreg=what.registers)
     return record[:, begin : end + 1] if kind.record else None
 
 
 def _phases(what: Plan, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]]:
     """The kernels to launch, each with its first checkpoint, its first round and its last."""
     from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
-    from robandit.lab.gpu.kernels.levels import play_levels
+    from robandit.lab.gpu.kernels.levels import play_levels_fresh, play_levels_held
 
-    if what.levels is not None:
-        return [(play_levels, 0, 1, rounds)]
+    by_fresh, by_held = (play_fresh, play_held) if what.levels is None else (play_levels_fresh, play_levels_held)
     fresh = what.fresh
     found: list[tuple[Any, int, int, int]] = []
     if fresh:
-        found.append((play_fresh, 0, 1, fresh))
+        found.append((by_fresh, 0, 1, fresh))
     if fresh < rounds:
-        found.append((play_held, int(np.count_nonzero(at <= fresh)), fresh + 1, rounds))
+        found.append((by_held, int(np.count_nonzero(at <= fresh)), fresh + 1, rounds))
     return found
 
 
@@ -175,7 +178,7 @@ def _rehearse(what: Plan, trials: Sequence[int], seed: int, device: Device) -> F
     plain = what._replace(
         by_corruption=None,
         levels=None,
-        warps=1,
+        registers=None,
         policy_kind=PolicyKind(UNIT, POINT, False),
         world_kind=what.world_kind._replace(record=False),
     )

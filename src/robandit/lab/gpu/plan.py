@@ -40,6 +40,7 @@ LARGEST = 32
 """Most features and most actions that a kernel holds in the registers of a warp."""
 _MOST_LEVELS = 30  # beside two other counts in the places of a warp
 _AGAIN = 16  # test_accuracy.py shows what other numbers do
+_REGISTERS = 168  # twelve warps on each multiprocessor of a Hopper GPU
 _SMALLEST = 16  # of a tile that tensor cores multiply
 
 NOISES = ("gaussian", "two-point", "bernoulli")
@@ -66,7 +67,10 @@ class WorldKind(NamedTuple):
     owned: int
     strong: bool
     precision: str
-    """How tiles are multiplied: in float32 (``ieee``), or by three products of half as many digits (``tf32x3``)."""
+    """How tiles are multiplied: in float32 (``ieee``), or by three products of half as many digits (``tf32x3``).
+
+    The second is the faster one on an H200, except beside the search of a policy with levels.
+    """
     again: int
     """Rounds after which squared widths that are carried along are computed anew."""
     record: bool
@@ -134,8 +138,8 @@ class Plan(NamedTuple):
     """The radius in round t without corruption that differs by trial, (rounds + 1,)."""
     threshold: float
     """CW-OFUL's α."""
-    warps: int
-    """How many warps play a trial: with one, the levels' kernel would not fit into the registers."""
+    registers: int | None
+    """Most registers that a thread may have; a search, which is rare, would like more than the rounds do."""
     levels: LevelRadii | None
     """How the radii of a policy with levels depend on the level."""
     by_corruption: Callable[[Floats], tuple[Floats, Floats]] | None
@@ -157,7 +161,7 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
     world_kind, world, when = _world(environment, attack, rounds, record)
     return Plan(
         environment=environment,
-        world_kind=world_kind,
+        world_kind=world_kind._replace(precision="ieee" if kind.levels else world_kind.precision),
         world=world,
         policy_kind=kind._replace(hidden=environment.hide_sigma),
         learner=learner,
@@ -165,7 +169,7 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
-        warps=4 if kind.levels else 1,
+        registers=_REGISTERS if kind.levels else None,
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,
     )
@@ -211,7 +215,7 @@ def _world(
         target=-1 if given.get("target") is None else min(given["target"], environment.actions - 1),
         owned=given.get("owned", 0),
         strong=attack.strength == "strong",
-        precision="ieee",
+        precision="tf32x3",
         again=_AGAIN,
         record=record,
     )

@@ -86,6 +86,14 @@ class _Cut(msgspec.Struct, tag="K"):
     pass
 
 
+class _Acknowledged(msgspec.Struct, tag="A"):
+    pass
+
+
+class _Delivered(msgspec.Struct, tag="T"):
+    pass
+
+
 class _Blank(msgspec.Struct, tag="G"):
     pass
 
@@ -98,7 +106,8 @@ class _Outside(msgspec.Struct, tag="I"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside | _Cut | _Blank | _Forgot)
+_NOTHING = _Gone | _Outside | _Blank | _Forgot | _Acknowledged | _Delivered
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Cut | _NOTHING)
 
 
 class Endings:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from robandit.policies.quorum import Quorum, SourceStanding
+from robandit.service.learning.labels import label
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.trust import TrustHistory
 from robandit.wire.types import Belief, SourceBelief
 
 MOST = 40
 """Largest number of sources that are shown."""
-LONGEST = 64
-"""Largest number of characters of a label that are shown."""
 
 
 def belief(learner: Learner) -> Belief | None:
@@ -37,7 +36,7 @@ def doubted(learner: Learner) -> int:
 def _shown(standing: SourceStanding, slot: int, trust: TrustHistory) -> SourceBelief:
     since = trust.since.get(slot)
     return SourceBelief(
-        source=None if standing.source is None else _label(str(standing.source)),
+        source=None if standing.source is None else label(str(standing.source)),
         pooled=standing.pooled,
         weight=min(1.0, standing.weight),
         since=standing.since,
@@ -46,9 +45,3 @@ def _shown(standing: SourceStanding, slot: int, trust: TrustHistory) -> SourceBe
         ruling=standing.ruling,
         curve=[round(weight, 2) for weight in trust.curve(slot).tolist()],
     )
-
-
-def _label(text: str) -> str:
-    """A label as it is shown: not too long, and without signs that change how the text around it reads."""
-    cut = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in cut)

@@ -16,6 +16,7 @@ from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import Policy
 from robandit.policies.follow import follow
 from robandit.service.learning.history import History
+from robandit.service.learning.notices import NoticeBoard
 from robandit.service.learning.shadow import Shadow
 from robandit.service.learning.student import (
     Waiting,
@@ -26,12 +27,28 @@ from robandit.service.learning.student import (
     learns_with,
     make_policy,
     needs_refold,
+    restored,
     rule,
     watches,
 )
+from robandit.service.learning.tallies import Tally
 from robandit.service.learning.trust import TrustHistory
+from robandit.service.learning.uniform import UniformSums, uniform_weight
 from robandit.service.learning.versions import Versions
-from robandit.wire.events import Changed, Closed, Cut, Decided, Erased, Event, Forgot, Imported, Proved, Rewarded
+from robandit.wire.events import (
+    Acknowledged,
+    Changed,
+    Closed,
+    Cut,
+    Decided,
+    Delivered,
+    Erased,
+    Event,
+    Forgot,
+    Imported,
+    Proved,
+    Rewarded,
+)
 from robandit.wire.types import BanditSettings, Bucket
 
 RECENT = 512
@@ -63,15 +80,20 @@ class Learner:
         self.rewards = self.defaults = self.lost = 0
         self.recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self.history = History()
+        self.actions, self.sources, self.uniform = Tally(), Tally(), UniformSums()
+        self.board = NoticeBoard()
         self.life = Versions()
         self.shadows: dict[str, Shadow] = {}
         """The policies that watch, by name."""
         self.alarm: Proved | None = None
         """The first proof of corruption."""
-        self.proof: Proved | None = None
-        """The best proof of corruption, which is the last."""
         self.unusual: dict[str, dict[str, int]] = {}
         """Number of values that were clipped, unseen or missing, by column."""
+
+    @property
+    def proof(self) -> Proved | None:
+        """The best proof of corruption, which is the last."""
+        return self.board.proof
 
     @property
     def decisions(self) -> int:
@@ -167,7 +189,12 @@ class Learner:
         if isinstance(event, Decided):
             self._decided(event)
         elif isinstance(event, Proved):
-            self.alarm, self.proof = self.alarm or event, event
+            self.alarm = self.alarm or event
+            self.board.proved(event, self.settings)
+        elif isinstance(event, Acknowledged):
+            self.board.acknowledged = event
+        elif isinstance(event, Delivered):
+            self.board.hear(event)
         elif isinstance(event, Changed):
             self._change(event, fresh)
         elif isinstance(event, Imported):
@@ -175,8 +202,7 @@ class Learner:
             for policy in (self.policy, *(shadow.policy for shadow in self.shadows.values())):
                 learn_import(policy, event, share, self._width)
             self.life.imported += 1
-            if self.trust is not None:
-                self.trust.note(self.policy, event.at)
+            self._note_votes(event.at)
         elif isinstance(event, Erased):
             self.life.erased = event
         elif isinstance(event, Cut):
@@ -192,12 +218,24 @@ class Learner:
         self.levels[event.level] += 1
         for shadow in self.shadows.values():
             shadow.decided(event)
-        self.pending[event.id] = Waiting.on(event, self.decisions)
         self.history.decided(event.at)
+        self.pending[event.id] = Waiting.on(
+            event,
+            self.decisions,
+            action=self.actions.decided(event.actions[event.index], event.at),
+            origin=self.sources.decided(event.source, event.at),
+            uniform=uniform_weight(len(event.actions), event.propensity, self.settings.exploration),
+        )
         for column, counts in (event.unusual or {}).items():
             known = self.unusual.setdefault(column, {})
             for what, number in counts.items():
                 known[what] = known.get(what, 0) + number
+
+    def _note_votes(self, at: float, *, changed: bool = False) -> None:
+        """Take note of a vote of sources, if there was one."""
+        voted = self.trust is not None and self.trust.note(self.policy, at)
+        if voted or changed:
+            self.board.watch(self.policy, at)
 
     def _change(self, event: Changed, fresh: Policy | None) -> None:
         """Go on with other settings."""
@@ -218,8 +256,7 @@ class Learner:
         rule(self.policy, event)
         for shadow in self.shadows.values():
             rule(shadow.policy, event)
-        if self.trust is not None:
-            self.trust.note(self.policy, event.at)
+        self._note_votes(event.at, changed=True)
 
     def _shadow(self, event: Changed, fresh: Policy | None) -> None:
         """Let a policy watch, or watch no longer."""
@@ -243,10 +280,12 @@ class Learner:
                 self.policy.update(decision, share)
             else:
                 follow(self.policy, decision, share)
-            if self.trust is not None:
-                self.trust.note(self.policy, event.at)
+            self._note_votes(event.at)
             self.recent.append((waiting.round, event.reward))
             self.history.rewarded(event.at, event.reward)
+            self.actions.rewarded(waiting.action, event.at, event.reward)
+            self.sources.rewarded(waiting.origin, event.at, event.reward)
+            self.uniform.add(waiting.uniform, event.reward)
         self._settled[waiting.round] = waiting, event.reward
         self._watch()
 
@@ -288,6 +327,8 @@ class Learner:
             "curves": self.history.curves,
             "alarm": self.alarm,
             "proof": self.proof,
+            "tallies": [self.actions.plain(), self.sources.plain(), self.uniform],
+            "board": self.board.plain(),
             "unusual": {column: dict(sorted(counts.items())) for column, counts in sorted(self.unusual.items())},
         }
         if self.trust is not None:
@@ -310,7 +351,7 @@ class Learner:
         if life:
             learner.life.restore(life[1])
             learner.shadows = {name: Shadow.restore(kept, seed) for name, kept in plain["shadows"]}
-        learner.policy = type(learner.policy).from_state(deep(plain["policy"]))
+        learner.policy = restored(type(learner.policy), plain["policy"])
         learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
         learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))
@@ -320,7 +361,12 @@ class Learner:
         learner.levels = Counter(dict(plain["levels"]))
         learner.recent.extend((round_, reward) for round_, reward in plain["recent"])
         learner.history = History(msgspec.convert(plain["curves"], dict[str, list[Bucket]]))
-        learner.alarm, learner.proof = (msgspec.convert(plain[name], Proved | None) for name in ("alarm", "proof"))
+        learner.alarm, proof = (msgspec.convert(plain[name], Proved | None) for name in ("alarm", "proof"))
+        actions, sources, uniform = plain["tallies"]  # without them, the whole log is folded
+        learner.actions.restore(actions)
+        learner.sources.restore(sources)
+        learner.uniform = msgspec.convert(uniform, UniformSums)
+        learner.board.restore(plain["board"], proof)
         learner.unusual = plain.get("unusual", {})  # older snapshots have none
         if learner.trust is not None:
             learner.trust.restore(plain["trust"])  # without it, the whole log is folded

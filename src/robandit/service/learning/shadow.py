@@ -10,7 +10,7 @@ import numpy as np
 
 from robandit.policies import Policy
 from robandit.policies.follow import follow
-from robandit.service.learning.student import Waiting, deep, flat, make_policy
+from robandit.service.learning.student import Waiting, flat, make_policy, restored
 from robandit.wire.events import Decided
 from robandit.wire.shadows import Estimate, ShadowReport
 from robandit.wire.types import BanditSettings
@@ -138,7 +138,7 @@ class Shadow:
     def restore(cls, plain: list[Any], seed: int) -> Shadow:
         """Go on from what `plain` gave, bit for bit."""
         settings = msgspec.convert(plain[0], BanditSettings)
-        found = cls(settings, type(make_policy(settings, seed)).from_state(deep(plain[1])))
+        found = cls(settings, restored(type(make_policy(settings, seed)), plain[1]))
         found.sums = msgspec.convert(plain[2], ShadowSums)
         found._open = dict(msgspec.convert(plain[3], list[tuple[str, Watched]]))
         return found

@@ -75,12 +75,18 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sigma: float
     level: int
     source: str | None
+    action: int = 0
+    """Number by which a tally knows its action."""
+    origin: int = 0
+    """The same of its source."""
+    uniform: float = 0.0
+    """Its weight in an estimate of uniform play."""
 
     @classmethod
-    def on(cls, made: Decided, number: int) -> Waiting:
+    def on(cls, made: Decided, number: int, **more: Any) -> Waiting:
         """Keep what the reward of this decision, the log's ``number``-th, will need."""
         features = array("d", made.features).tobytes()  # a fifth of the time of np.array
-        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source)
+        return cls(number, made.at, made.index, features, made.sigma, made.level, made.source, **more)
 
     def decision(self, width: float) -> Decision:
         """The decision, with all that the policy's `update` reads, of a policy for which ``width`` counts as 1."""
@@ -149,6 +155,16 @@ class Student:
         """Begin after a place of the log, having learnt nothing of what comes before."""
         self.place, self._decisions, self._waiting = place, decisions, dict(waiting)
         self.policy.skip_to(rounds)
+
+
+def restored(kind: type[Policy], kept: dict[str, Any]) -> Policy:
+    """The policy of a snapshot, which is the fold of its log.
+
+    One that a release with other `numerics` kept is refused: by this release the log folds to other last places.
+    """
+    if (found := kept.get("numerics", 1)) != kind.numerics:
+        raise ValueError(f"{kind.__name__} has numerics {found} in this snapshot, and {kind.numerics} here")
+    return kind.from_state(deep(kept))
 
 
 def flat(state: dict[str, Any]) -> dict[str, Any]:

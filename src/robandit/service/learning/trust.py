@@ -46,12 +46,12 @@ class TrustHistory:
         """The history of a policy that believes some sources more than others; None for all others."""
         return cls() if isinstance(policy, Quorum) else None
 
-    def note(self, policy: Policy, at: float) -> None:
-        """Take note of a vote, if there was one since the last time. Nearly always there was none."""
+    def note(self, policy: Policy, at: float) -> bool:
+        """Take note of a vote, if there was one since the last time; return whether. Nearly always there was none."""
         stats = policy.stats
         votes = stats.votes.item()
         if votes == self._votes:
-            return
+            return False
         self._votes, learnt = votes, int(policy.t.item()) - 1
         self._add((learnt, at), np.rint(_STEPS * stats.trust[0]).astype(np.uint8))
         doubted = stats.doubted[0]
@@ -59,6 +59,7 @@ class TrustHistory:
             slot: known if (known := self.since.get(slot)) and known.since == doubted[slot] else Doubt(learnt, at)
             for slot in np.flatnonzero(doubted != FREE).tolist()
         }
+        return True
 
     def _add(self, moment: tuple[int, float], weights: Any) -> None:
         if self._least and self._held < self._span:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -10,10 +11,13 @@ import msgspec
 import robandit
 from robandit.policies import POLICIES
 from robandit.service.requests.choices import BLOCK
+from robandit.wire.activity import RANGES, ActivityReport
+from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.cuts import CutMade, CutWaits, CutWanted
 from robandit.wire.forgetting import ForgetMade, ForgetWaits, ForgetWanted
 from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
+from robandit.wire.service import ServiceReport
 from robandit.wire.types import (
     MOST_DECISIONS,
     MOST_REWARDS,
@@ -47,6 +51,12 @@ _FORMAT = {
     "description": "Form of the log: one JSON object a line, or a Parquet file with one row for each decision.",
     "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
 }
+_RANGE = {
+    "name": "range",
+    "in": "query",
+    "description": "Range of time: two minutes by the second, two hours by the minute, or a week by the hour.",
+    "schema": {"type": "string", "enum": [*RANGES], "default": RANGES[1]},
+}
 _RED, _BLUE = (
     {"id": name, "features": {"price": price, "colour": name}} for name, price in (("red", 20), ("blue", 35))
 )
@@ -59,8 +69,10 @@ _EXAMPLES: dict[type, Any] = {
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
+    Acknowledgement: {"lower_bound": 5.2, "by": "Ada", "note": "bots of a partner; quarantined"},
     HistoryRow: [{"id": "2025-1", "features": {"price": 20, "colour": "red"}, "reward": 1}],
 }
+_REF = re.compile(r"'#/components/schemas/(\w+)'")
 _TEXT = {"type": "string"}
 _DONE = {200: "The request was carried out."}
 _KEY = {
@@ -85,24 +97,37 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
-    types += [CutWanted, CutMade, CutWaits, ForgetWanted, ForgetMade, ForgetWaits, HistoryRow, ImportDone]
-    types += [Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
+    types += [CutWanted, CutMade, CutWaits, ForgetWanted, ForgetMade, ForgetWaits]
+    types += [Acknowledgement, AcknowledgementMade, ActivityReport, ServiceReport]
+    types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     free = {"properties": {"policy": {"enum": [*sorted(set(POLICIES) - set(NEED_CORRUPTION)), None]}}}
-    schemas["Creation"]["anyOf"] = [
-        free,
-        {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]},
-    ]
+    told = {"properties": {"corruption": {"type": "number"}}, "required": ["corruption"]}
+    schemas["Creation"]["allOf"] = [{"anyOf": [free, told]}]  # both: some generators read a bare anyOf as "or"
     document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "robandit", "version": robandit.__version__, "description": "Bandits that can't be bought."},
         "paths": _bandits() | _service(),
         "components": {"schemas": schemas},
     }
+    answers, bodies = (_named(document["paths"], part, schemas) for part in ("responses", "requestBody"))
+    for schema in (schemas[name] for name in answers - bodies):
+        if "properties" in schema:  # an answer has all of its fields, also those that a reader has a default for
+            schema["required"] = list(schema["properties"])
     if keys:
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"key": []}]
     return document
+
+
+def _named(paths: dict[str, Any], part: str, schemas: dict[str, Any]) -> set[str]:
+    """The schemas that this part of the calls is made of."""
+    calls = [call.get(part, {}) for methods in paths.values() for call in methods.values() if isinstance(call, dict)]
+    found, fresh = set[str](), set(_REF.findall(repr(calls)))
+    while fresh:
+        found |= fresh
+        fresh = set(_REF.findall(repr([schemas[name] for name in fresh]))) - found
+    return found
 
 
 def _bandits() -> dict[str, Any]:
@@ -127,6 +152,8 @@ def _bandits() -> dict[str, Any]:
         f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
         f"{_BANDIT}/cuts": {"parameters": [_NAME], "post": _cut()},
         f"{_BANDIT}/forget": {"parameters": [_NAME], "post": _forget()},
+        f"{_BANDIT}/activity": {"parameters": [_NAME, _RANGE], "get": _activity()},
+        f"{_BANDIT}/acknowledgements": {"parameters": [_NAME], "post": _acknowledge()},
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
     }
 
@@ -153,6 +180,18 @@ def _forget() -> dict[str, Any]:
     forget["responses"] |= _responses({202: "The log is folded first; ask again."}, _ref(ForgetWaits))
     forget["responses"] |= _responses({409: "Other decisions are being forgotten."}, _ref(Problem))
     return forget
+
+
+def _activity() -> dict[str, Any]:
+    """The call for what was chosen and earned over time."""
+    about = "See what was chosen, what that earned, and how the bandit does beside uniform play"
+    return _call(about, _ref(ActivityReport), None, _UNKNOWN | {422: "There is no such range."})
+
+
+def _acknowledge() -> dict[str, Any]:
+    """The call that acknowledges an alarm."""
+    errors = _UNKNOWN | {409: "Nothing is proved, or another amount than that."}
+    return _call("Acknowledge what is proved", _ref(AcknowledgementMade), Acknowledgement, errors)
 
 
 def _delete() -> dict[str, Any]:
@@ -220,6 +259,7 @@ def _service() -> dict[str, Any]:
     status = {"type": "object", "properties": {"status": _TEXT}, "required": ["status"]}
     return {
         "/v1/backup": {"get": _backup()},
+        "/v1/service": {"get": _call("See how this process has done in the last two hours", _ref(ServiceReport))},
         "/metrics": {"get": _call("Read metrics in the format of Prometheus", _TEXT, kind="text/plain")},
         "/health": {"get": _open("Ask whether the process lives; needs no key", status)},
         "/ready": {"get": _open("Ask whether the service can write; needs no key", status, _STOPPING)},

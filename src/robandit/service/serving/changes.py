@@ -185,6 +185,7 @@ class Changes:
                 lower_bound=found.lower_bound,
                 since=found.since,
                 sentence=found.sentence,
+                blamed=found.suspect,
             )
             self._bandits.put(bandit, event, items)
             log.warning("bandit %s: %s", bandit.record.name, found.sentence)

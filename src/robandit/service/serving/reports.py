@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from robandit.service.learning.belief import belief, doubted
+from robandit.service.learning.labels import label
 from robandit.service.learning.learner import Learner
+from robandit.service.learning.notices import assumes
 from robandit.service.learning.worth import Worth, worth
 from robandit.service.meters import gauge
+from robandit.service.serving.alarms import made
 from robandit.service.serving.cuts import cut_made
 from robandit.service.serving.lanes import Lanes
 from robandit.service.serving.live_bandit import LiveBandit
-from robandit.wire.events import Proved
 from robandit.wire.shadows import ShadowReport
 from robandit.wire.types import Alarm, Effect, Status
 
@@ -46,7 +48,7 @@ def status(bandit: LiveBandit, now: float) -> Status:
         recent=list(learner.recent),
         curves=learner.history.curves,
         cut=cut_made(learner.life.cut),
-        certificate=_alarm(learner.alarm, learner.proof),
+        certificate=_alarm(learner),
         shadows=_shadows(learner),
         belief=belief(learner),
     )
@@ -77,6 +79,7 @@ def metrics(bandits: Iterable[LiveBandit]) -> Iterator[str]:
         ("clipped_total", "counter", lambda learner: learner.policy.clipped),
         ("pending", "gauge", lambda learner: len(learner.pending)),
         ("corruption_proved", "gauge", lambda learner: learner.proof.lower_bound if learner.proof else 0.0),
+        ("alarm_up", "gauge", lambda learner: int(learner.board.up)),
         ("monitor_lag", "gauge", lambda learner: learner.policy.rounds - learner.monitor.rounds),
         ("doubted_sources", "gauge", doubted),  # without their labels, which outsiders choose
     ):
@@ -95,11 +98,17 @@ def gauges(bandits: int, lanes: Lanes) -> Iterator[str]:
     yield from lanes.commits.lines("robandit_commit_seconds")
 
 
-def _alarm(first: Proved | None, best: Proved | None) -> Alarm:
+def _alarm(learner: Learner) -> Alarm:
+    """What is proved, and what operators said of it."""
+    first, best, known = learner.alarm, learner.proof, learner.board.acknowledged
     return Alarm(
         lower_bound=best.lower_bound if best else 0.0,
         sentence=best.sentence if best else "No corruption is proved.",
         alarm=first.round if first else None,
         at=first.at if first else None,
         since=best.since if best else None,
+        blamed=label(best.blamed) if best and best.blamed is not None else None,
+        assumes=assumes(learner.settings),
+        up=learner.board.up,
+        acknowledged=made(known) if known else None,
     )

@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from robandit.wire.events import (
+    Acknowledged,
     Blank,
     Changed,
     Closed,
     Cut,
     Decided,
+    Delivered,
     Erased,
     Event,
     Forgot,
@@ -24,18 +26,8 @@ from robandit.wire.events import (
     encode,
 )
 
-KINDS: dict[type, int] = {
-    Decided: 0,
-    Imported: 0,
-    Rewarded: 1,
-    Closed: 1,
-    Proved: 2,
-    Changed: 3,
-    Erased: 3,
-    Cut: 4,
-    Blank: 5,
-    Forgot: 6,
-}
+KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
+KINDS |= {Acknowledged: 4, Delivered: 5, Cut: 6, Blank: 7, Forgot: 8}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
 FORMAT = 3

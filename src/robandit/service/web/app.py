@@ -30,9 +30,12 @@ from robandit.service.web.answers import ENCODE, LARGEST_BODY, answer, refusal
 from robandit.service.web.backup import Backups
 from robandit.service.web.download import Download
 from robandit.service.web.keys import Keys
+from robandit.service.web.notifier import Notifier
 from robandit.service.web.pages import routes as pages
 from robandit.service.web.quick import Quick
 from robandit.service.web.senders import Senders, require_type
+from robandit.wire.activity import RANGES
+from robandit.wire.alarms import Acknowledgement
 from robandit.wire.changes import Change, ChangeWaits
 from robandit.wire.cuts import CutWaits, CutWanted
 from robandit.wire.forgetting import ForgetWaits, ForgetWanted
@@ -59,8 +62,9 @@ class Service:
         *,
         stop: Callable[[], None] = lambda: None,
         meters: Meters | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
-        self._meters = meters or Meters()
+        self._meters, self._notifier = meters or Meters(), notifier or Notifier([])
         self.hub, self._keys, self._senders, self._stop = hub, keys, senders or Senders(), stop
         self.accept = Quick(hub, keys, self._senders).accept
         """How a connection answers a request the short way, if it may."""
@@ -118,9 +122,9 @@ class Service:
             Route("/v1/bandits", self._guard("read", self._list), methods=["GET"]),
             Route("/v1/bandits/{name}", bandit, methods=["GET", *calls]),
             *(Route(f"/v1/bandits/{{name}}/{what}", _elsewhere, methods=["POST"]) for what in self._often),
-            *(Route(f"/v1/bandits/{{name}}/{what}", do, methods=["POST"]) for what, do in self._admin().items()),
-            Route("/v1/bandits/{name}/log", self._guard("read", self._log), methods=["GET"]),
+            *self._about_one(),
             Route("/v1/backup", self._guard("admin", Backups(self.hub, self._keys).answer), methods=["GET"]),
+            Route("/v1/service", self._guard("read", self._own), methods=["GET"]),
             Route("/metrics", self._guard("read", self._metrics), methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/health", self._health, methods=["GET"]),
@@ -133,10 +137,20 @@ class Service:
         app.router.redirect_slashes = False  # it would send people wherever their Host header says
         return app
 
-    def _admin(self) -> dict[str, Callable[[Request], Any]]:
-        """What operators do to the log of a bandit."""
-        calls = {"imports": self._import, "cuts": self._cut, "forget": self._forget}
-        return {what: self._guard("admin", call) for what, call in calls.items()}
+    def _about_one(self) -> list[Route]:
+        """The routes for what is under the name of a bandit, but for decisions and rewards."""
+        calls = [
+            ("imports", "admin", self._import, "POST"),
+            ("cuts", "admin", self._cut, "POST"),
+            ("forget", "admin", self._forget, "POST"),
+            ("acknowledgements", "admin", self._acknowledge, "POST"),
+            ("activity", "read", self._activity, "GET"),
+            ("log", "read", self._log, "GET"),
+        ]
+        return [
+            Route(f"/v1/bandits/{{name}}/{path}", self._guard(role, call), methods=[method])
+            for path, role, call, method in calls
+        ]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -144,6 +158,7 @@ class Service:
         work = asyncio.create_task(self.hub.work())
         work.add_done_callback(lambda task: self._stop())
         ticks = [asyncio.create_task(self._tick(do)) for do in self._chores()]
+        ticks.append(asyncio.create_task(self._notifier.work(self.hub)))
         try:
             yield
         finally:
@@ -228,6 +243,18 @@ class Service:
         found = await self.hub.forget(request.path_params["name"], wanted.decision_ids)
         return answer(found, 202 if isinstance(found, ForgetWaits) else 200)
 
+    async def _acknowledge(self, request: Request) -> Response:
+        wanted = _ACKNOWLEDGEMENT.decode(await _body(request.scope, request.receive))
+        key = self._keys.find(request.headers) if self._keys.required else None
+        return answer(await self.hub.acknowledge(request.path_params["name"], wanted, key and key.name))
+
+    async def _activity(self, request: Request) -> Response:
+        name, scale = request.path_params["name"], request.query_params.get("range", RANGES[1])
+        if scale not in RANGES:
+            raise Refused(422, f"range must be one of {', '.join(RANGES)}, got {scale!r}")
+        await self.hub.catch_up(name)
+        return answer(self.hub.activity(name, scale))
+
     async def _decide(self, name: str, scope: Scope, body: bytes) -> Chosen:
         return await self.hub.decide(name, read_choice(scope, body))
 
@@ -274,11 +301,16 @@ class Service:
         lines: list[str] = []
         if self._keys.sees_all(request.headers):
             lines += [*self._meters.lines(ready=self.hub.broken is None), *self.hub.gauges()]
+            lines += self._notifier.lines()
         for number, line in enumerate(self.hub.metrics(self._keys.seen(request.headers, self.hub.bandits))):
             lines.append(line)
             if number % 500 == 0:  # there may be thousands: others have their turn
                 await asyncio.sleep(0)
         return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    async def _own(self, request: Request) -> Response:
+        self._keys.check_whole(request.headers)
+        return answer(self._meters.report())
 
     async def _openapi(self, request: Request) -> Response:
         return answer(openapi(keys=self._keys.required))
@@ -293,6 +325,7 @@ class Service:
 
 
 _FEEDBACK = msgspec.json.Decoder(Feedback | Batch)
+_ACKNOWLEDGEMENT = msgspec.json.Decoder(Acknowledgement)
 _HISTORY = msgspec.json.Decoder(History)
 _MANY = msgspec.json.Decoder(ManyChoices)
 

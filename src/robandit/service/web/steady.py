@@ -23,6 +23,7 @@ from robandit.service.stores.store import AwayError, DamageError, StoreError
 from robandit.service.web.answers import answer, refusal
 from robandit.service.web.app import Service
 from robandit.service.web.keys import Keys
+from robandit.service.web.notifier import Notifier
 from robandit.service.web.quick import Begin
 from robandit.service.web.senders import Senders
 
@@ -48,12 +49,13 @@ class Steady:
         senders: Senders,
         *,
         meters: Meters | None = None,
+        notifier: Notifier | None = None,
         wait: float = 0.0,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_hub, self._keys, self._senders = open_hub, keys, senders
         self._wait, self._stop = wait, stop
-        self.meters = meters or Meters()
+        self.meters, self._notifier = meters or Meters(), notifier
         self._hub: Hub | None = None
         self._service: Service | None = None
         self.failed: str | None = None
@@ -132,7 +134,7 @@ class Steady:
         """Serve from the hub until it breaks, and throw it away."""
         hub, broken, start = self._hub, asyncio.Event(), monotonic()
         assert hub is not None
-        service = Service(hub, self._keys, self._senders, stop=broken.set, meters=self.meters)
+        service = Service(hub, self._keys, self._senders, stop=broken.set, meters=self.meters, notifier=self._notifier)
         try:
             async with service.running():
                 self._service = service

@@ -128,13 +128,12 @@ def note(record, row, actions, noise, sigma, coin, i, reward, W: tl.constexpr):
 
 
 @triton.jit
-def settle(io, here, actions, world, heights, sums, W: tl.constexpr, P: tl.constexpr):
-    """Play a round: the action of the largest height, its reward and its noise's σ."""
+def settle(io, here, actions, world, i, sums, W: tl.constexpr):
+    """Play action i: its reward, and its noise's σ."""
     record, numbers, when = io
     seed, t, trial, row = here
     means, best, gap = world
     k = tl.arange(0, W.tall)
-    i = best_of(heights, seed, t, trial, k, W, P)
     draws = for_round(seed, t, trial)
     sigma, noise = noise_of(numbers, means, draws[0], draws[1], draws[2], seed, t, trial, W)
     flipped = 0
@@ -143,17 +142,16 @@ def settle(io, here, actions, world, heights, sums, W: tl.constexpr, P: tl.const
     reward, sums = answer(numbers, means, best, gap, flipped, i, draws, noise, sigma, k, sums, W)
     if W.record:
         note(record, row, actions, noise, sigma, draws[3], i, reward, W)
-    return i, sigma, reward, sums
+    return sigma, reward, sums
 
 
 @triton.jit
-def step_of(policy, threshold, sigma, square, reward, mean, P: tl.constexpr):
-    """What Potter's update needs: the share w/c, its coefficient w/(c + √c), the share of the residual, and log c."""
-    weight = weight_of(policy, threshold, sigma, square, P)
+def step_of(policy, weight, square, reward, mean):
+    """What Potter's update needs: the share w/c, its coefficient w/(c + √c), the share of the residual, and c."""
     c = 1.0 + weight * square
     reach = tl.load(policy + REACH)
     residual = tl.minimum(tl.maximum(reward, -reach), reach) - mean
-    return weight / c, weight / (c + tl.sqrt(c)), weight / c * residual, tl.log(c)
+    return weight / c, weight / (c + tl.sqrt(c)), weight / c * residual, c
 
 
 @triton.jit
@@ -170,33 +168,37 @@ def on_fresh_set(io, policy, radius, threshold, here, bounds, parameter, state, 
     means = tl.sum(actions * parameter[:, None], axis=0)
     best, gap = standing(means, k, W)
     heights = estimates + radius * tl.sqrt(squares)
-    i, sigma, reward, sums = settle(io, here, actions, (means, best, gap), heights, sums, W, P)
+    i = best_of(heights, seed, t, trial, k, W, P)
+    sigma, reward, sums = settle(io, here, actions, (means, best, gap), i, sums, W)
     v = column_of(spread, k, i)
     square = tl.sum(v * v, axis=0)
-    _, coefficient, moved, grown = step_of(policy, threshold, sigma, square, reward, at(estimates, k, i), P)
+    weight = weight_of(policy, threshold, sigma, square, P)
+    _, coefficient, moved, c = step_of(policy, weight, square, reward, at(estimates, k, i))
     gain = tl.sum(root * v[:, None], axis=0)
     root -= v[:, None] * (coefficient * gain)[None, :]
     mean += moved * gain
-    return root, mean, growth + grown, sums, gap
+    return root, mean, growth + tl.log(c), sums, gap
 
 
 @triton.jit
 def on_held_set(io, policy, radius, threshold, here, actions, world, state, W: tl.constexpr, P: tl.constexpr):
     """A round with the set that stays. The state is V (d, K), m and the squared widths (K,), log det Σ, the sums."""
     spread, estimates, squares, growth, sums = state
+    seed, t, trial, _ = here
     k = tl.arange(0, W.tall)
-    heights = estimates + radius * tl.sqrt(tl.maximum(squares, 0.0))
-    i, sigma, reward, sums = settle(io, here, actions, world, heights, sums, W, P)
+    i = best_of(estimates + radius * tl.sqrt(tl.maximum(squares, 0.0)), seed, t, trial, k, W, P)
+    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
     v = column_of(spread, k, i)
     square = tl.sum(v * v, axis=0)
-    share, coefficient, moved, grown = step_of(policy, threshold, sigma, square, reward, at(estimates, k, i), P)
+    weight = weight_of(policy, threshold, sigma, square, P)
+    share, coefficient, moved, c = step_of(policy, weight, square, reward, at(estimates, k, i))
     u = tl.sum(spread * v[:, None], axis=0)
     spread -= v[:, None] * (coefficient * u)[None, :]
     estimates += moved * u
     squares -= share * u * u
-    if here[1] % W.again == 0:
+    if t % W.again == 0:
         squares = tl.sum(spread * spread, axis=0)
-    return spread, estimates, squares, growth + grown, sums
+    return spread, estimates, squares, growth + tl.log(c), sums
 
 
 @triton.jit
@@ -251,12 +253,14 @@ def play_held(
 ):  # fmt: skip
     """Play the rounds from ``begin`` to ``end`` of a trial, all with the decision set of round 0."""
     WIDE: tl.constexpr = W.wide
-    PRECISION: tl.constexpr = W.precision
     lane, j = tl.program_id(0), tl.arange(0, WIDE)
     offset, threshold = tl.load(offsets + lane), tl.load(thresholds + lane)
     actions = decision_set(seed, 0 * here, first + lane, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
     root = tl.load(roots + lane * WIDE * WIDE + j[:, None] * WIDE + j[None, :])
-    spread, io = tl.dot(root, actions, input_precision=PRECISION), (record, numbers, when)
+    spread, io = (
+        tl.dot(root, actions, input_precision="ieee"),
+        (record, numbers, when),
+    )  # once: the rounds need registers
     means = tl.sum(actions * tl.load(parameters + lane * WIDE + j)[:, None], axis=0)
     estimates = tl.sum(actions * tl.load(centers + lane * 2 * WIDE + j)[:, None], axis=0)
     best, gap = standing(means, tl.arange(0, W.tall), W)

@@ -12,22 +12,20 @@ Sᵀ and S⁻¹, with whitened coordinates down and features across.
 import triton
 import triton.language as tl
 
-STEPS = tl.constexpr(24)  # halvings of a range of 30 in log τ/(1−τ)
+STEPS = tl.constexpr(24)  # most looks at one action; six are usual
 BALANCED = tl.constexpr(1e-4)  # |q₁ − q₂| at which a search ends: the height's error is about its square
-RANGE = tl.constexpr(15.0)
+RANGE = tl.constexpr(15.0)  # of log τ/(1−τ)
 
 
 @triton.jit
 def inverse(matrix, j, i, D: tl.constexpr):
     """The inverse of a symmetric positive definite matrix, by sweeping each of its first D places."""
+    places = tl.arange(0, matrix.shape[0])
     for p in range(D):
-        row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)[None, :]
-        column = tl.sum(tl.where(i == p, matrix, 0.0), axis=1)[:, None]
-        pivot = 1.0 / tl.sum(tl.where((j == p) & (i == p), matrix, 0.0))
-        swept = matrix - column * row * pivot
-        swept = tl.where(j == p, row * pivot, swept)
-        swept = tl.where(i == p, column * pivot, swept)
-        matrix = tl.where((j == p) & (i == p), -pivot, swept)
+        row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)  # and column, since sweeps keep the matrix symmetric
+        pivot = tl.sum(tl.where(places == p, row, 0.0), axis=0)
+        row = tl.where(places == p, -1.0, row)
+        matrix = tl.where((j == p) | (i == p), 0.0, matrix) - row[:, None] * (row / pivot)[None, :]
     return -matrix
 
 
@@ -87,26 +85,49 @@ def imbalance(frame, found, k, place):
 
 
 @triton.jit
+def start(like):
+    """The bracket before anything is known: where to look next, both ends, the imbalance there and of the last look."""
+    zero = 0.0 * like
+    return zero, zero - RANGE, zero + RANGE, zero, zero, zero
+
+
+@triton.jit
+def narrower(bracket, gap):
+    """The bracket after a look: false position, where an end that stays counts for half (the Illinois algorithm).
+
+    Until both signs have been seen, steps grow, up to the end of the range, where one ellipsoid alone decides.
+    """
+    s, low, high, at_low, at_high, last = bracket
+    above, less = gap > 0.0, tl.where(gap * last > 0.0, 0.5, 1.0)
+    at_low, at_high = tl.where(above, less * at_low, gap), tl.where(above, gap, less * at_high)
+    low, high = tl.where(above, low, s), tl.where(above, s, high)
+    known = (at_low < 0.0) & (at_high > 0.0)
+    share = at_low / tl.where(known, at_low - at_high, 1.0)
+    further = tl.minimum(tl.maximum(s + tl.where(above, -1.0, 1.0) * (2.0 + tl.abs(s)), -RANGE), RANGE)
+    return tl.where(known, low + (high - low) * share, further), low, high, at_low, at_high, gap
+
+
+@triton.jit
 def best_first(frame, spread, estimates, beta, upper, k, W: tl.constexpr):
     """The action with the largest height over the intersection, and whether there is none because it is empty.
 
     ``upper`` bounds the heights from above. The action with the largest bound is made exact until it stays the largest.
     """
     place, exact = tl.argmax(upper, axis=0), k < 0
-    low, high, step = 0.0 * beta - RANGE, 0.0 * beta + RANGE, 0 * place
+    bracket, step = start(beta), 0 * place
     going, empty = step == 0, step > 0
     while going:
-        s = (low + high) / 2.0
+        s = bracket[0]
         found = heights_at(frame, spread, estimates, beta, s, W)
         empty = found[4] < 0.0
         upper = tl.where(k < W.actions, tl.minimum(upper, found[0]), -float("inf"))
         gap = imbalance(frame, found, k, place)
-        low, high, step = tl.where(gap > 0.0, low, s), tl.where(gap > 0.0, s, high), step + 1
-        ended = (tl.abs(gap) < BALANCED) | (step >= STEPS)
+        bracket, step = narrower(bracket, gap), step + 1
+        ended = (tl.abs(gap) < BALANCED) | (tl.abs(s) >= RANGE) | (step >= STEPS)
         if ended:
             exact = exact | (k == place)
             leader = tl.argmax(upper, axis=0)
             going = tl.sum(tl.where((k == leader) & exact, 1, 0), axis=0) == 0
-            place, low, high, step = leader, 0.0 * beta - RANGE, 0.0 * beta + RANGE, 0 * step
+            place, bracket, step = leader, start(beta), 0 * step
         going = going & (empty == 0)
     return place, empty

@@ -1,20 +1,33 @@
 """Multi-level weighted OFUL: a whole trial in one program. `policies.multi_level_weighted_oful` cites the paper.
 
-Sᵀ and μ of all rounds stay in registers. S⁻¹ of all rounds, and Sᵀ, S⁻¹ and μ of every level, are in memory; a round
-reads the level that is drawn, and its successors where the intersection is empty. With S ← S (I − κ v vᵀ), S⁻¹ gains
-κ √c v aᵀ: both stay accurate, and no matrix is ever inverted.
+Sᵀ and μ of all rounds stay in registers, and Sᵀ, S⁻¹ and μ of every level in memory. With S ← S (I − κ v vᵀ), S⁻¹ gains
+κ √c v aᵀ: both stay accurate, and no matrix is ever inverted. On a set X that stays, V = Sᵀ X and m = Xᵀμ are carried
+along, as in `ellipsoid`, and what actions have weighed stands for S⁻¹ of all rounds.
+
+A round nearly always ends with one test: whether the point that makes an action the best one under the ellipsoid of all
+rounds lies in that of the level, too. Where it does not, `cascade` goes on.
 """
 
 import triton
 import triton.language as tl
 
+from robandit.lab.gpu.kernels.cascade import (
+    COUNTS,
+    action_of,
+    center_of,
+    in_cascade,
+    in_level,
+    keep_matrix,
+    load_matrix,
+    put_away,
+    radii_at,
+    root_of,
+    set_of,
+    spread_of,
+)
 from robandit.lab.gpu.kernels.draws import LEVELS, decision_set, four
-from robandit.lab.gpu.kernels.ellipsoid import column_of, keep_sums, load_sums, look, settle, step_of
-from robandit.lab.gpu.kernels.intersection import best_first, frame_of, squared_norm_of, tip
+from robandit.lab.gpu.kernels.ellipsoid import column_of, keep_sums, load_sums, look, settle, step_of, weight_of
 from robandit.lab.gpu.kernels.world import HIGH, LOW, at, standing
-
-COUNTS = tl.constexpr(32)
-"""The places of a trial's counts: empty sets, the rounds of each level from 1 on, and steps of the cascade."""
 
 
 @triton.jit
@@ -27,155 +40,195 @@ def draw_level(seed, t, trial, P: tl.constexpr):
 
 
 @triton.jit
-def place_of(store, lane, slot, W: tl.constexpr, P: tl.constexpr):
-    """Where a matrix of a trial is kept: slot 0 is S⁻¹ of all rounds, 2ℓ − 1 and 2ℓ are Sᵀ and S⁻¹ of level ℓ."""
-    WIDE: tl.constexpr = W.wide
-    j = tl.arange(0, WIDE)
-    base = (lane.to(tl.int64) * (2 * P.levels + 1) + slot) * WIDE * WIDE
-    return store + base + j[:, None] * WIDE + j[None, :]
-
-
-@triton.jit
-def center_of(centers, lane, level, W: tl.constexpr, P: tl.constexpr):
-    """Where μ of a level is kept."""
-    WIDE: tl.constexpr = W.wide
-    return centers + (lane.to(tl.int64) * (P.levels + 1) + level) * WIDE + tl.arange(0, WIDE)
-
-
-@triton.jit
-def radii_at(betas, gammas, steps, t, level, P: tl.constexpr):
-    """β_{t,ℓ} and γ_{t,ℓ}; past the last level β is the last one's."""
-    last = tl.minimum(level, P.levels)
-    beta = tl.load(betas + t) + tl.load(steps + last)
-    return beta, tl.load(gammas + t) + tl.load(steps + COUNTS + last)
-
-
-@triton.jit
-def search(
-    store, centers, lane, level, state, actions, spread, estimates, beta, gamma, W: tl.constexpr, P: tl.constexpr
-):
-    """The best action under the intersection of the global ellipsoid and a level's, and whether it is empty."""
-    PRECISION: tl.constexpr = W.precision
-    root, mean = state
+def leader(memory, radii, t, level, state, W: tl.constexpr, P: tl.constexpr):
+    """The best action under the ellipsoid of all rounds, its v and S v, and whether it is best under both."""
+    root, mean, spread, estimates, squares = state
     k = tl.arange(0, W.tall)
-    other, center = tl.load(place_of(store, lane, 2 * level, W, P)), tl.load(center_of(centers, lane, level, W, P))
-    widths = tl.sqrt(tl.sum(spread * spread, axis=0))
-    heights = tl.where(k < W.actions, estimates + beta * widths, -float("inf"))
-    i = tl.argmax(heights, axis=0)
-    farthest = tip(root, column_of(spread, k, i), mean, beta)
-    settled = squared_norm_of(other, farthest - center) <= gamma * gamma
-    empty = settled & (level < 0)
-    if settled == 0:
-        own = tl.load(place_of(store, lane, 2 * level - 1, W, P))
-        spread2 = tl.dot(own, actions, input_precision=PRECISION)
-        estimates2 = tl.sum(actions * center[:, None], axis=0)
-        heights2 = estimates2 + gamma * tl.sqrt(tl.sum(spread2 * spread2, axis=0))
-        upper = tl.minimum(heights, tl.where(k < W.actions, heights2, -float("inf")))
-        i = tl.argmax(upper, axis=0)
-        nearest = tip(own, column_of(spread2, k, i), center, gamma)
-        whole = tl.load(place_of(store, lane, 0, W, P))
-        inside = squared_norm_of(whole, nearest - mean) <= beta * beta
-        settled = inside & (at(heights2, k, i) <= at(heights, k, i))
-        if settled == 0:
-            frame = frame_of(state, (other, center), beta, gamma, W)
-            i, empty = best_first(frame, spread, estimates, beta, upper, k, W)
-    return i, empty
+    beta, gamma = radii_at(radii, t, level, P)
+    heights = estimates + beta * tl.sqrt(tl.maximum(squares, 0.0))
+    i = tl.argmax(tl.where(k < W.actions, heights, -float("inf")), axis=0)
+    v, gain = directions(root, spread, i, W)
+    length = tl.sqrt(tl.maximum(tl.sum(v * v, axis=0), 1e-30))
+    return i, v, gain, in_level(memory, level, mean + beta / length * gain, gamma, W, P)
 
 
 @triton.jit
-def in_cascade(
-    store, centers, radii, t, lane, level, state, actions, spread, estimates, W: tl.constexpr, P: tl.constexpr
-):
-    """The best action under C_{t,ℓ}, and the level used: one further up wherever the intersection is empty."""
-    betas, gammas, steps = radii
-    used, i, empty = level, 0 * level, level > 0
-    while empty:
-        beta, gamma = radii_at(betas, gammas, steps, t, used, P)
-        if used <= P.levels:
-            i, empty = search(store, centers, lane, used, state, actions, spread, estimates, beta, gamma, W, P)
-            used += empty.to(tl.int32)
-        else:
-            k = tl.arange(0, W.tall)
-            heights = estimates + beta * tl.sqrt(tl.sum(spread * spread, axis=0))
-            i = tl.argmax(tl.where(k < W.actions, heights, -float("inf")), axis=0)
-            empty = level < 0
-    return i, used
+def directions(root, spread, i, W: tl.constexpr):
+    """An action's v = Sᵀa, and S v."""
+    v = column_of(spread, tl.arange(0, W.tall), i)
+    return v, tl.sum(root * v[:, None], axis=0)
 
 
 @triton.jit
-def learn(policy, root, inner, mean, action, sigma, reward, P: tl.constexpr):
-    """Fold a reward into Sᵀ, S⁻¹ and μ."""
+def look_further(memory, radii, t, level, state, tally, W: tl.constexpr, P: tl.constexpr):
+    """The best action under C_{t,ℓ} and the level used, the action's v and S v, and Sᵀ and V, which are as before."""
+    put_away(memory, state, tally, W)
+    i, used = in_cascade(memory, radii, t, level, W, P)
+    root, spread = tl.load(root_of(memory, W)), tl.load(spread_of(memory, W))
+    v, gain = directions(root, spread, i, W)
+    return i, used, v, gain, root, spread
+
+
+@triton.jit
+def learn_in_memory(policy, memory, level, action, weight, reward, W: tl.constexpr, P: tl.constexpr):
+    """Fold a reward into Sᵀ, S⁻¹ and μ of the level that was drawn."""
+    place = center_of(memory, level, W, P)
+    root, mean = load_matrix(memory, 2 * level - 1, W, P), tl.load(place)
     v = tl.sum(root * action[None, :], axis=1)
     square, estimate = tl.sum(v * v, axis=0), tl.sum(action * mean, axis=0)
-    _, coefficient, moved, grown = step_of(policy, 1.0, sigma, square, reward, estimate, P)
+    _, coefficient, moved, c = step_of(policy, weight, square, reward, estimate)
     gain = tl.sum(root * v[:, None], axis=0)
-    root -= v[:, None] * (coefficient * gain)[None, :]
-    inner += (coefficient * tl.exp(0.5 * grown) * v)[:, None] * action[None, :]
-    return root, inner, mean + moved * gain
+    keep_matrix(memory, 2 * level - 1, root - v[:, None] * (coefficient * gain)[None, :], W, P)
+    widen(memory, 2 * level, coefficient, c, v, action, W, P)
+    tl.store(place, mean + moved * gain)
 
 
 @triton.jit
-def learn_both(policy, store, centers, lane, level, state, action, sigma, reward, W: tl.constexpr, P: tl.constexpr):
-    """Fold a reward into the statistics of all rounds, and into those of the level that was drawn."""
-    whole = place_of(store, lane, 0, W, P)
-    low, high = place_of(store, lane, 2 * level - 1, W, P), place_of(store, lane, 2 * level, W, P)
-    root, inner, mean = learn(policy, state[0], tl.load(whole), state[1], action, sigma, reward, P)
-    tl.store(whole, inner)
-    place = center_of(centers, lane, level, W, P)
-    own, other, center = learn(policy, tl.load(low), tl.load(high), tl.load(place), action, sigma, reward, P)
-    tl.store(low, own)
-    tl.store(high, other)
-    tl.store(place, center)
-    tl.debug_barrier()  # what one thread has written, another one may read in the next round
-    return root, mean
+def widen(memory, slot, coefficient, c, v, action, W: tl.constexpr, P: tl.constexpr):
+    """Fold an action into S⁻¹."""
+    inner = load_matrix(memory, slot, W, P)
+    keep_matrix(memory, slot, inner + (coefficient * tl.sqrt(c) * v)[:, None] * action[None, :], W, P)
 
 
 @triton.jit
-def play_round(
-    io, policy, radii, store, centers, here, lane, fresh, bounds, parameter, state, W: tl.constexpr, P: tl.constexpr
-):
-    """A round. The state is Sᵀ and μ of all rounds, the sums and the counts."""
+def counted(counts, level, used, P: tl.constexpr):
+    """The counts after a round."""
+    place = tl.arange(0, COUNTS)
+    counts += (place == level).to(tl.int32) + tl.where(place == 0, (used > level).to(tl.int32), 0)
+    return counts + tl.where(place == P.levels + 1, used - level, 0)
+
+
+@triton.jit
+def on_fresh_set(io, policy, radii, memory, here, bounds, parameter, state, W: tl.constexpr, P: tl.constexpr):
+    """A round with a decision set of its own. The state is Sᵀ and μ of all rounds, the sums and the counts."""
     PRECISION: tl.constexpr = W.precision
     root, mean, sums, counts, _ = state
     seed, t, trial, _ = here
-    actions = decision_set(seed, tl.where(t <= fresh, t, 0), trial, bounds[0], bounds[1], W)
     k = tl.arange(0, W.tall)
+    actions = decision_set(seed, t, trial, bounds[0], bounds[1], W)
+    tl.store(set_of(memory, W), actions)
     spread = tl.dot(root, actions, input_precision=PRECISION)
-    estimates = tl.sum(actions * mean[:, None], axis=0)
-    means = tl.sum(actions * parameter[:, None], axis=0)
-    best, gap = standing(means, k, W)
+    estimates, squares = tl.sum(actions * mean[:, None], axis=0), tl.sum(spread * spread, axis=0)
+    world = world_of(actions, parameter, W)
+    tl.debug_barrier()  # what one thread has written, another one may read
     level = draw_level(seed, t, trial, P)
-    i, used = in_cascade(store, centers, radii, t, lane, level, (root, mean), actions, spread, estimates, W, P)
-    chosen = tl.where(k == i, 1.0, 0.0)
-    i, sigma, reward, sums = settle(io, here, actions, (means, best, gap), chosen, sums, W, P)
-    action = column_of(actions, k, i)
-    root, mean = learn_both(policy, store, centers, lane, level, (root, mean), action, sigma, reward, W, P)
-    place = tl.arange(0, COUNTS)
-    counts += (place == level).to(tl.int32) + tl.where(place == 0, (used > level).to(tl.int32), 0)
-    counts += tl.where(place == P.levels + 1, used - level, 0)
-    return root, mean, sums, counts, gap
+    given, used = (root, mean, spread, estimates, squares), level
+    i, v, gain, settled = leader(memory, radii, t, level, given, W, P)
+    if settled == 0:
+        i, used, v, gain, root, spread = look_further(memory, radii, t, level, given, 0.0 * squares, W, P)
+    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    action, square = action_of(memory, i, W), tl.sum(v * v, axis=0)
+    weight = weight_of(policy, 1.0, sigma, square, P)
+    _, coefficient, moved, c = step_of(policy, weight, square, reward, at(estimates, k, i))
+    root -= v[:, None] * (coefficient * gain)[None, :]
+    widen(memory, 0, coefficient, c, v, action, W, P)
+    learn_in_memory(policy, memory, level, action, weight, reward, W, P)
+    tl.debug_barrier()
+    return root, mean + moved * gain, sums, counted(counts, level, used, P), world[2]
 
 
-@triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end", "fresh"])
-def play_levels(
+@triton.jit
+def on_held_set(io, policy, memory, here, choice, world, state, sums, W: tl.constexpr, P: tl.constexpr):
+    """Play what was chosen, and learn. The state is Sᵀ, μ, V, m, the squared widths and D."""
+    i, level, v, gain = choice
+    root, mean, spread, estimates, squares, tally = state
+    k = tl.arange(0, W.tall)
+    actions = tl.load(set_of(memory, W)) if W.record else spread
+    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    square = tl.sum(v * v, axis=0)
+    weight = weight_of(policy, 1.0, sigma, square, P)
+    share, coefficient, moved, _ = step_of(policy, weight, square, reward, at(estimates, k, i))
+    u = tl.sum(spread * v[:, None], axis=0)
+    root -= v[:, None] * (coefficient * gain)[None, :]
+    spread -= v[:, None] * (coefficient * u)[None, :]
+    squares -= share * u * u
+    if here[1] % W.again == 0:
+        squares = tl.sum(spread * spread, axis=0)
+    learn_in_memory(policy, memory, level, action_of(memory, i, W), weight, reward, W, P)
+    tl.debug_barrier()  # what one thread has written, another one may read in the next round
+    tally += tl.where(k == i, weight, 0.0)
+    return (root, mean + moved * gain, spread, estimates + moved * u, squares, tally), sums
+
+
+@triton.jit
+def look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, counts, gap):
+    """Write sums and counts down if this round is a checkpoint. Gives the number of the next one."""
+    found = look(out, checkpoints, here, t, lanes, lane, sums, gap)
+    if found > here:
+        tl.store(used + (here.to(tl.int64) * lanes + lane) * COUNTS + tl.arange(0, COUNTS), counts)
+    return found
+
+
+@triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end"])
+def play_levels_fresh(
     out, record, numbers, policy, when, radii, offsets, thresholds, parameters, checkpoints,
-    roots, middles, totals, counts, seed, first, lanes, here, begin, end, fresh,
-    gammas, steps, store, centers, used, W: tl.constexpr, P: tl.constexpr
+    roots, middles, totals, counts, seed, first, lanes, here, begin, end,
+    gammas, steps, store, centers, shelf, used, W: tl.constexpr, P: tl.constexpr
 ):  # fmt: skip
-    """Play the rounds from ``begin`` to ``end`` of a trial; up to ``fresh`` each has a decision set of its own."""
-    WIDE: tl.constexpr = W.wide
-    lane, j = tl.program_id(0), tl.arange(0, WIDE)
-    parameter, places = tl.load(parameters + lane * WIDE + j), tl.arange(0, COUNTS)
-    io, bounds = (record, numbers, when), (tl.load(numbers + LOW), tl.load(numbers + HIGH))
-    root = tl.load(roots + lane * WIDE * WIDE + j[:, None] * WIDE + j[None, :])
-    start = load_sums(totals, counts, lane)
-    none, nothing = tl.zeros([COUNTS], tl.int32), tl.zeros([], tl.float32)
-    state = (root, tl.load(middles + lane * 2 * WIDE + j), start, none, nothing)
+    """Play the rounds from ``begin`` to ``end`` of a trial, each with a decision set of its own."""
+    lane, j, places = tl.program_id(0), tl.arange(0, W.wide), tl.arange(0, COUNTS)
+    memory, middle = (store, centers, roots, shelf, lane), middles + lane * 2 * W.wide + j
+    parameter, bounds = tl.load(parameters + lane * W.wide + j), (tl.load(numbers + LOW), tl.load(numbers + HIGH))
+    sums, row = load_sums(totals, counts, lane), used + (here.to(tl.int64) * lanes + lane) * COUNTS
+    state = (tl.load(root_of(memory, W)), tl.load(middle), sums, tl.load(row + places), 0.0 * bounds[0])
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
-        state = play_round(
-            io, policy, (radii, gammas, steps), store, centers, place, lane, fresh, bounds, parameter, state, W, P
+        state = on_fresh_set(
+            (record, numbers, when), policy, (radii, gammas, steps), memory, place, bounds, parameter, state, W, P
         )
-        tl.store(used + (here.to(tl.int64) * lanes + lane) * COUNTS + places, state[3])
-        here = look(out, checkpoints, here, t, lanes, lane, state[2], state[4])
+        here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, state[2], state[3], state[4])
+    tl.store(root_of(memory, W), state[0])
+    tl.store(middle, state[1])
     keep_sums(totals, counts, lane, state[2])
+    tl.store(used + (here.to(tl.int64) * lanes + lane) * COUNTS + places, state[3])
+
+
+@triton.jit
+def world_of(actions, parameter, W: tl.constexpr):
+    """The means of a decision set, the best one, and the gap to the next best."""
+    means = tl.sum(actions * parameter[:, None], axis=0)
+    best, gap = standing(means, tl.arange(0, W.tall), W)
+    return means, best, gap
+
+
+@triton.jit
+def held_state(memory, mean, actions, W: tl.constexpr):
+    """Sᵀ, μ, V, m, the squared widths and D at the first round with the set that stays, which is put into memory."""
+    PRECISION: tl.constexpr = W.precision
+    root = tl.load(root_of(memory, W))
+    tl.store(set_of(memory, W), actions)
+    tl.store(spread_of(memory, W), tl.dot(root, actions, input_precision=PRECISION))
+    tl.debug_barrier()  # what one thread has written, another one reads
+    spread, estimates = tl.load(spread_of(memory, W)), tl.sum(actions * mean[:, None], axis=0)
+    squares = tl.sum(spread * spread, axis=0)
+    return root, mean, spread, estimates, squares, 0.0 * squares
+
+
+@triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end"])
+def play_levels_held(
+    out, record, numbers, policy, when, radii, offsets, thresholds, parameters, checkpoints,
+    roots, middles, totals, counts, seed, first, lanes, here, begin, end,
+    gammas, steps, store, centers, shelf, used, W: tl.constexpr, P: tl.constexpr
+):  # fmt: skip
+    """Play the rounds from ``begin`` to ``end`` of a trial, all with the decision set of round 0."""
+    lane, j, trial = tl.program_id(0), tl.arange(0, W.wide), first + tl.program_id(0)
+    memory, io, radii = (store, centers, roots, shelf, lane), (record, numbers, when), (radii, gammas, steps)
+    actions = decision_set(seed, 0 * here, trial, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
+    world = world_of(actions, tl.load(parameters + lane * W.wide + j), W)
+    state = held_state(memory, tl.load(middles + lane * 2 * W.wide + j), actions, W)
+    sums, row = load_sums(totals, counts, lane), used + (here.to(tl.int64) * lanes + lane) * COUNTS
+    count, t, level = tl.load(row + tl.arange(0, COUNTS)), begin, draw_level(seed, begin, trial, P)
+    # What is rare is outside of the inner loop, so that nothing in there makes room for it.
+    while t <= end:
+        i, climbed, v, gain, root, spread = look_further(memory, radii, t, level, state[:5], state[5], W, P)
+        state, going = (root, state[1], spread, state[3], state[4], state[5]), t <= end
+        while going:
+            place = (seed, t, trial, lane * (end + 1) + t)
+            choice = (i, level, v, gain)
+            state, sums = on_held_set(io, policy, memory, place, choice, world, state, sums, W, P)
+            count = counted(count, level, climbed, P)
+            here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, count, world[2])
+            t, level = t + 1, draw_level(seed, t + 1, trial, P)
+            i, v, gain, settled = leader(memory, radii, tl.minimum(t, end), level, state[:5], W, P)
+            climbed, going = level, settled & (t <= end)
+    keep_sums(totals, counts, lane, sums)
