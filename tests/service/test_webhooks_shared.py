@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("psycopg")
 
+from postgres_server import Postgres
 from served import Server, check_fold, working
 from test_alarms import SHOP, acknowledge, prove
-from test_postgres import Postgres, postgres  # noqa: F401
 from test_webhooks import Receiver, hook_file, status
 
 from robandit.service.hub import Hub
@@ -33,7 +33,7 @@ def proved(url: str, *bounds: float) -> None:
     hub.stop()
 
 
-def test_one_of_two_tells_and_the_other_goes_on(tmp_path: Path, postgres: Postgres) -> None:  # noqa: F811
+def test_one_of_two_tells_and_the_other_goes_on(tmp_path: Path, postgres: Postgres) -> None:
     receiver, url = Receiver(), postgres.new("hooks")
     receiver.answers = [status(503)]
     options = ("--webhooks", hook_file(tmp_path, pager=receiver.url))
