@@ -25,6 +25,9 @@ TREE: dict[str, dict[str, list[str]]] = {
         "restore": [],
         "import": [],
         "export": [],
+        "cut": [],
+        "forget": [],
+        "shrink": [],
     },
     "The lab": {"simulate": [], "plot": [], "list": ["policies", "attacks", "environments"], "data": [], "play": []},
     "The experiments": {

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,10 +23,11 @@ from msgspec import UNSET
 
 from robandit.service.hub import Hub
 from robandit.service.learning.fold import fold, step
+from robandit.service.learning.kept import first_learner, read_kept
 from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
-from robandit.wire.events import Decided, Event, Rewarded
+from robandit.wire.events import Decided, Event, Forgot, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice
 
 SHOP = {"dim": 3, "noise_range": 0.5}
@@ -99,7 +101,8 @@ def menu(rng: np.random.Generator, number: int = 4, dim: int = 3) -> list[dict[s
 
 
 def log_of(hub: Hub, name: str) -> Iterator[Event]:
-    return events(hub._store, hub.bandits[name].record.number)
+    bandit = hub.bandits[name]
+    return events(hub._store, bandit.record.number, bandit.learner.life.begins)
 
 
 def check_fold(store: Store) -> dict[str, list[Event]]:
@@ -109,14 +112,24 @@ def check_fold(store: Store) -> dict[str, list[Event]]:
     logs = {name: list(log_of(hub, name)) for name in hub.bandits}
     for name, bandit in hub.bandits.items():
         first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-        learner = Learner(first, bandit.record.seed)
-        for _ in fold(learner, lambda after, log=logs[name]: iter(log[after:])):  # type: ignore[misc]
+        begins, beginning = bandit.learner.life.begins, store.beginning(bandit.record.number)
+        assert begins == (0 if beginning is None else beginning.place)
+        learner, kept = first_learner(first, bandit.record.seed, beginning), read_kept(beginning)
+        after_place = partial(_after, logs[name], begins)
+        for _ in fold(learner, after_place, lambda kept=kept: kept):  # type: ignore[misc]
             pass
         assert learner.digest() == bandit.learner.digest()
         assert Learner.restore(first, bandit.record.seed, learner.snapshot()).digest() == learner.digest()
-        check_made_as_said(first, bandit.record.seed, logs[name])
+        if beginning is None and not any(isinstance(event, Forgot) for event in logs[name]):
+            # otherwise the states are gone that some were made on
+            check_made_as_said(first, bandit.record.seed, logs[name])
     hub.stop()
     return logs
+
+
+def _after(log: Sequence[Event], begins: int, place: int) -> Iterator[Event]:
+    """The events after a place of a log that begins after another."""
+    return iter(log[place - begins :])
 
 
 def check_made_as_said(first: BanditSettings, seed: int, log: Sequence[Event]) -> None:

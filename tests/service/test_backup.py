@@ -19,20 +19,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import apsw
+import msgspec
 import numpy as np
 import pytest
-from served import SHOP, Customer, Server, check_fold, check_nothing_lost, log_of, offer, working
+from served import SHOP, Customer, Server, check_fold, check_nothing_lost, offer, working
 from starlette.requests import Request
 
 from robandit.cli import main
 from robandit.service.files.copies import back_up_file
 from robandit.service.hub import Hub
+from robandit.service.learning.fold import fold
 from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.serving import live
 from robandit.service.stores import sqlite_copy
 from robandit.service.stores.sqlite import SQLiteStore
-from robandit.service.stores.store import FORMAT, Snapshot, append
+from robandit.service.stores.store import FORMAT, Snapshot, append, events
 from robandit.service.web import backup
 from robandit.service.web.keys import Keys, new_key
 from robandit.wire.types import BanditSettings, Feedback
@@ -317,7 +319,8 @@ def earlier(folder: Path) -> dict[str, Path]:
         ("first", BEFORE / "store_0.sql"),
         ("without checksums", BEFORE / "store_1.db.gz"),
         ("with records", HERE / "old" / "log.db.gz"),
-        ("before this", BEFORE / "store_2.db.gz"),
+        ("before changes", BEFORE / "store_2.db.gz"),
+        ("before this", BEFORE / "store_3.db.gz"),
     ):
         found[name] = folder / f"{name}.db"
         if packed.suffix == ".sql":
@@ -333,12 +336,12 @@ def version(path: Path) -> int:
         return int(db.pragma("user_version"))
 
 
-@pytest.mark.parametrize("name", ["first", "without checksums", "with records", "before this"])
+@pytest.mark.parametrize("name", ["first", "without checksums", "with records", "before changes", "before this"])
 def test_a_backup_of_an_earlier_format(name: str, tmp_path: Path) -> None:
     """A backup keeps the format; restored, it has the present one, and the same events and states."""
     path = earlier(tmp_path)[name]
     was, bodies = version(path), events_of(path)
-    assert was == (1 if name == "before this" else 0) < FORMAT
+    assert was == {"before this": 2, "before changes": 1}.get(name, 0) < FORMAT
     copy, new = tmp_path / "copy.db", tmp_path / "new.db"
     assert back_up_file(path, copy).format == was and version(path) == was and events_of(copy) == bodies
     assert main(["restore", str(copy), str(new)]) == 0 and main(["check", str(new)]) == 0
@@ -352,25 +355,27 @@ def events_of(path: Path) -> list[Any]:
         return db.execute("SELECT bandit, place, kind, id, body FROM events ORDER BY bandit, place").fetchall()
 
 
-def test_the_format_before_this_one_folds_the_same(tmp_path: Path) -> None:
-    """From the snapshots in the middle of its logs, and from the beginning: all that it showed, and what it would have
-    decided next."""
-    told: dict[str, Any] = json.loads((BEFORE / "store_2.json").read_text(encoding="utf-8"))
-    spec = importlib.util.spec_from_file_location("make_2", BEFORE / "make_2.py")
+@pytest.mark.parametrize(("number", "kind"), [(2, "before changes"), (3, "before this")])
+def test_the_formats_before_this_one_fold_the_same(number: int, kind: str, tmp_path: Path) -> None:
+    """From the snapshots in the middle of their logs, and from the beginning: all that they showed, and what they would
+    have decided next."""
+    told: dict[str, Any] = json.loads((BEFORE / f"store_{number}.json").read_text(encoding="utf-8"))
+    spec = importlib.util.spec_from_file_location(f"make_{number}", BEFORE / f"make_{number}.py")
     assert spec and spec.loader
     made_by = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made_by)
     path = tmp_path / "new.db"
-    assert main(["restore", str(earlier(tmp_path)["before this"]), str(path)]) == 0
+    assert main(["restore", str(earlier(tmp_path)[kind]), str(path)]) == 0
     hub = Hub(SQLiteStore(path, clock=lambda: told["now"]), ticks=lambda: 0.0)
     assert set(hub.bandits) == set(told["bandits"])
     for name, said in told["bandits"].items():
         bandit, status = hub.bandits[name], hub.status(name)
         lines = hub._store.page(bandit.record.number, 0)
         assert hashlib.sha256(b"\n".join(lines)).hexdigest() == said["log"]
-        fresh = Learner(bandit.settings, bandit.record.seed)
-        for event in log_of(hub, name):
-            fresh.apply(event)
+        first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+        fresh = Learner(first, bandit.record.seed)
+        for _ in fold(fresh, partial(events, hub._store, bandit.record.number)):
+            pass
         assert fresh.digest() == bandit.learner.digest()
         counts = [fresh.place, status.rounds, status.rewards, status.defaults, status.lost, fresh.monitor.rounds]
         assert counts == said["counts"] and list(fresh.pending) == said["pending"] and fresh.clock == said["clock"]

@@ -18,7 +18,7 @@ from robandit import Client, ServiceError
 from robandit.cli import main
 from robandit.service.hub import Hub
 from robandit.service.refused import Refused
-from robandit.service.serving import live
+from robandit.service.serving import leftovers
 from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import StoreError
 from robandit.wire.changes import Change, Deleted
@@ -115,7 +115,7 @@ def test_what_was_on_its_way_is_refused(tmp_path: Path) -> None:
 
 def test_a_log_that_goes_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes in parts, between which others are served; a service that is stopped meanwhile goes on at its start."""
-    monkeypatch.setattr(live, "PURGE", 50)
+    monkeypatch.setattr(leftovers, "PURGE", 50)
     hub = Hub(store(tmp_path))
     calls = traffic(hub, 0, 600)
     steps: list[float] = []
@@ -136,7 +136,7 @@ def test_a_log_that_goes_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.Mon
     hub = Hub(store(tmp_path))
     assert not hub.bandits
     working(hub, hub.purge, lambda: hub.create("next", SETTINGS, 7), lambda: hub.decide("next", choice(1)))
-    assert hub.bandits["next"].record.number == 2 and hub.bandits.purges() is None
+    assert hub.bandits["next"].record.number == 2 and hub.bandits.leftovers.next() is None
     hub.stop()
     assert rows(tmp_path) == 2
     assert {name: len(log) for name, log in check_fold(store(tmp_path)).items()} == {"next": 1}

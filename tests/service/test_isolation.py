@@ -19,7 +19,7 @@ from robandit.service.hub import Hub
 from robandit.service.learning.learner import Learner
 from robandit.service.refused import Refused
 from robandit.service.requests import cost
-from robandit.service.serving.live import LiveBandit
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.types import NEED_CORRUPTION, Action, BanditSettings, Choice, Feedback, RewardRange
 

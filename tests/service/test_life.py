@@ -359,7 +359,7 @@ def test_the_process_learns_what_this_one_would(tmp_path: Path) -> None:
         yield hub._store.page(1, 0)[:250]
         yield hub._store.page(1, 250)
 
-    found = asyncio.run(classroom.Classroom(settings, 7).teach(pages()))
+    found = asyncio.run(classroom.Classroom(partial(Student, settings, 7)).teach(pages()))
     here = Student(settings, 7)
     for event in log_of(hub, "shop"):
         here.apply(event)

@@ -67,7 +67,7 @@ def cases(folder: Path, *options: str, key: str | None = None, examples: int) ->
     finally:
         server.kill()
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    assert report["operations"]["tested"] == 17 and not report["failures"] and not report["errors"]
+    assert report["operations"]["tested"] == 19 and not report["failures"] and not report["errors"]
     print(report["test_cases"])
     return int(report["test_cases"]["generated"])
 

@@ -230,7 +230,7 @@ def append_until_it_fails(folder: Path, name: str, watch: FailOn) -> tuple[list[
     raise AssertionError("nothing failed")
 
 
-FAULTS = [("sync", apsw.IOError, n) for n in range(8, 48)] + [("write", apsw.FullError, n) for n in range(40, 280, 6)]
+FAULTS = [("sync", apsw.IOError, n) for n in range(11, 51)] + [("write", apsw.FullError, n) for n in range(40, 280, 6)]
 
 
 @pytest.mark.parametrize("forever", [False, True])

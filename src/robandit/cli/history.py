@@ -1,4 +1,4 @@
-"""Take along what is known: `robandit import` and `robandit export`."""
+"""What happens to logs: `robandit import`, `export`, `cut` and `forget`."""
 
 from __future__ import annotations
 
@@ -191,3 +191,87 @@ def _export(options: Namespace) -> None:
 
 
 EXPORT = Command("export", "Write a bandit into one file.", _EXPORT, _export_options, _export, "lab,client")
+
+# cut
+
+_CUT = """\
+Let the events of a log go that are older than so many days. What they taught
+stays: the state is kept, and the bandit goes on as if nothing had happened.
+But no other policy can learn them any more, nothing can be evaluated on them,
+and a decision whose id has gone is a new one when it is asked for again.
+Decisions whose reward had not come by then stay. There is no way back but a
+backup.
+
+  robandit cut --bandit shop --keep-days 30
+
+To have it done again and again, set retention_days of the bandit instead;
+docs/how-to/life-cycle.md says how."""
+
+
+def _cut_options(parser: ArgumentParser) -> None:
+    _where(parser)
+    about = "Keep the events of so many days; 0 keeps none."
+    parser.add_argument("--keep-days", type=float, required=True, metavar="DAYS", help=about)
+
+
+def _cut(options: Namespace) -> None:
+    from robandit.client import ServiceError
+
+    if not 0.0 <= options.keep_days <= 100_000:
+        raise ConfigError(f"--keep-days must be from 0 to 100000, got {options.keep_days:g}")
+    with _client(options) as client:
+        try:
+            found = client.cut(options.bandit, keep_days=options.keep_days)
+        except ServiceError as error:
+            raise ConfigError(str(error)) from None
+    if found.events == 0:
+        print("No event is that old: the log is whole.")
+    else:
+        print(
+            f"The log begins after event {found.events:,}. {found.decisions - found.kept_open:,} decisions have gone, "
+            f"and {found.kept_open:,} before it stay, since they were open."
+        )
+
+
+CUT = Command("cut", "Let the old events of a log go.", _CUT, _cut_options, _cut, "client")
+
+# forget
+
+_FORGET = """\
+Forget decisions and their rewards, such as those about a person who asks for
+that. They go from the log, and the state is folded anew as if they had never
+been made. FILE has their ids, one a line. Give the command again if it was
+stopped: what is forgotten already is unknown then.
+
+  robandit forget ids.txt --bandit shop
+
+Backups and copies of the log that were made before still have them, and what
+was cut from a log stays in what was learnt, as numbers."""
+
+
+def _forget_options(parser: ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="The ids of decisions, one a line.")
+    _where(parser)
+
+
+def _forget(options: Namespace) -> None:
+    from robandit.client import ServiceError
+
+    ids = [line for line in options.file.read_text(encoding="utf-8").split("\n") if line]
+    if not ids:
+        raise ConfigError(f"{options.file} has no ids: write one a line")
+    with _client(options) as client:
+        try:
+            found = client.forget(options.bandit, ids)
+        except ServiceError as error:
+            raise ConfigError(str(error)) from None
+    print(f"{found.decisions:,} decisions are forgotten; {len(found.unknown):,} of the ids are unknown.")
+    if found.cut:
+        raise ConfigError(
+            f"{len(found.cut):,} decisions stay, {found.cut[0]!r} first: they were open when the log was cut after "
+            "them, and go with the next cut"
+        )
+
+
+_ABOUT = "Forget decisions, as if they had never been made."
+FORGET = Command("forget", _ABOUT, _FORGET, _forget_options, _forget, "client")

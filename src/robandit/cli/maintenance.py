@@ -1,4 +1,4 @@
-"""Look after a store: `robandit check`, `robandit backup` and `robandit restore`."""
+"""Look after a store: `robandit check`, `robandit backup`, `robandit restore` and `robandit shrink`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CHECK = """\
 Read everything that a store holds, and say whether it is whole. Every row has
-a checksum; every log is folded again from its first event, and compared with
+a checksum; every log is folded again from where it begins, and compared with
 the snapshot. A file must not be open in a service; a database may be.
 The exit code is 1 if anything is damaged.
 
@@ -122,7 +122,7 @@ BACKUP = Command("backup", "Copy a store, even while it is in use.", _BACKUP, _b
 
 _RESTORE = """\
 Make a new store of a backup. All rows are compared with their checksums, every
-log is folded again from its first event, as `robandit check` does, and a backup
+log is folded again from where it begins, as `robandit check` does, and a backup
 of an older format gets the present one. Only then the store gets its name; it
 never replaces another file, and the backup stays as it is.
 
@@ -148,3 +148,34 @@ def _restore(options: Namespace) -> None:
 
 
 RESTORE = Command("restore", "Make a new store of a backup.", _RESTORE, _restore_options, _restore, "serve")
+
+# shrink
+
+_SHRINK = """\
+Give the free room of a store back to the disk. A store that this release has
+made does that by itself when events go; one that an older release has made
+does so from then on. No service may have it open, and the disk needs room for
+a second copy.
+
+  robandit shrink robandit.db"""
+
+
+def _shrink_options(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="FILE", help="A store that no service has open.")
+
+
+def _shrink(options: Namespace) -> None:
+    from robandit.service.stores import StoreError
+    from robandit.service.stores.sqlite import SQLiteStore
+
+    path = _existing(options.store)
+    before = path.stat().st_size
+    try:
+        with closing(SQLiteStore(path)) as store:
+            store.shrink()
+    except StoreError as error:
+        raise OSError(str(error)) from None
+    print(f"{path} had {before:,} bytes, and has {path.stat().st_size:,}.")
+
+
+SHRINK = Command("shrink", "Give the free room of a store back.", _SHRINK, _shrink_options, _shrink, "serve")

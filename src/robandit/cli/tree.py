@@ -20,7 +20,7 @@ ROBANDIT = CommandGroup(
         "Look at feedback": [logs.AUDIT, logs.EVALUATE, replay.REPLAY],
         "Serve decisions": [
             *(service.SERVE, service.KEY, maintenance.CHECK, maintenance.BACKUP, maintenance.RESTORE),
-            *(history.IMPORT, history.EXPORT),
+            *(history.IMPORT, history.EXPORT, history.CUT, history.FORGET, maintenance.SHRINK),
         ],
         "The lab": [lab.SIMULATE, lab.PLOT, lab.LIST, data.DATA, play.PLAY],
         "The experiments": [paper.PAPER, arena.ARENA],

@@ -21,7 +21,9 @@ from robandit.errors import nearest
 from robandit.wire.activity import ActivityReport
 from robandit.wire.alarms import AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Event, decode
+from robandit.wire.forgetting import MOST_FORGOTTEN, ForgetMade, ForgetWaits
 from robandit.wire.imports import ImportDone
 from robandit.wire.types import (
     NAME,
@@ -174,6 +176,36 @@ class Calls:
             known = self._read(reply, ChangeWaits)
             if time.monotonic() >= end:
                 raise ServiceError(202, f"the policy has learnt {known.learnt:,} of {known.events:,} events: ask again")
+            yield _AGAIN
+
+    def cut(self, name: str, keep_days: float, wait: float) -> Plan[CutMade]:
+        ask, end = Ask("POST", f"{_path(name)}/cuts", encode({"keep_days": keep_days})), time.monotonic() + wait
+        while True:
+            reply = yield from self._insist(ask)
+            if reply.response.status_code != 202:
+                return self._read(reply, CutMade)
+            known = self._read(reply, CutWaits)
+            if time.monotonic() >= end:
+                raise ServiceError(202, f"{known.folded:,} of {known.events:,} events are folded: ask again")
+            yield _AGAIN
+
+    def forget(self, name: str, decision_ids: Iterable[str], wait: float) -> Plan[ForgetMade]:
+        ids, end = list(decision_ids), time.monotonic() + wait
+        done, unknown, cut = 0, list[str](), list[str]()
+        for start in range(0, len(ids), MOST_FORGOTTEN):
+            body = encode({"decision_ids": ids[start : start + MOST_FORGOTTEN]})
+            found = yield from self._forget_some(Ask("POST", f"{_path(name)}/forget", body), end)
+            done, unknown, cut = done + found.decisions, unknown + found.unknown, cut + found.cut
+        return ForgetMade(decisions=done, unknown=unknown, cut=cut)
+
+    def _forget_some(self, ask: Ask, end: float) -> Plan[ForgetMade]:
+        while True:
+            reply = yield from self._insist(ask)
+            if reply.response.status_code != 202:
+                return self._read(reply, ForgetMade)
+            known = self._read(reply, ForgetWaits)
+            if time.monotonic() >= end:
+                raise ServiceError(202, f"{known.folded:,} of {known.events:,} events are folded: ask again")
             yield _AGAIN
 
     def delete(self, name: str, version: int | None) -> Plan[Deleted]:

@@ -16,7 +16,9 @@ from robandit.client.calls import ServiceError as ServiceError
 from robandit.wire.activity import ActivityReport
 from robandit.wire.alarms import AcknowledgementMade
 from robandit.wire.changes import ChangeMade, Deleted
+from robandit.wire.cuts import CutMade
 from robandit.wire.events import Event
+from robandit.wire.forgetting import ForgetMade
 from robandit.wire.imports import ImportDone
 from robandit.wire.types import Chosen, Outcome, Status
 
@@ -121,6 +123,14 @@ class Client(_BaseClient[httpx.Client, httpx.BaseTransport]):
     def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """Take an archived bandit into service again."""
         return self.change(name, version, archived=False)
+
+    def cut(self, name: str, *, keep_days: float, wait: float = 600.0) -> CutMade:
+        """Let the events of a log go that are older than so many days, for good, and keep what they taught."""
+        return self._do(self._calls.cut(name, keep_days, wait))
+
+    def forget(self, name: str, decision_ids: Iterable[str], *, wait: float = 600.0) -> ForgetMade:
+        """Forget decisions and their rewards, such as those about a person: as if they had never been made."""
+        return self._do(self._calls.forget(name, decision_ids, wait))
 
     def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
         """Learn from rewards of decisions that others made: dicts with ``id``, ``features``, ``reward`` and, if known,
@@ -269,6 +279,14 @@ class AsyncClient(_BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     async def unarchive(self, name: str, version: int | None = None) -> ChangeMade:
         """See `Client.unarchive`."""
         return await self.change(name, version, archived=False)
+
+    async def cut(self, name: str, *, keep_days: float, wait: float = 600.0) -> CutMade:
+        """See `Client.cut`."""
+        return await self._do(self._calls.cut(name, keep_days, wait))
+
+    async def forget(self, name: str, decision_ids: Iterable[str], *, wait: float = 600.0) -> ForgetMade:
+        """See `Client.forget`."""
+        return await self._do(self._calls.forget(name, decision_ids, wait))
 
     async def learn_history(self, name: str, rows: Iterable[Mapping[str, Any]]) -> ImportDone:
         """See `Client.learn_history`."""

@@ -85,7 +85,7 @@ def _from_log(path: Path, kind: str | None) -> Iterator[dict[str, Any]] | None:
     return _from_events(path) if first and (HEADER in first or first.get("type") in _TAGS) else None
 
 
-_TAGS = ("D", "R", "C", "P", "S", "I", "X")
+_TAGS = ("D", "R", "C", "P", "S", "I", "X", "K", "G", "F", "A", "T")
 
 
 def _first_line(path: Path) -> dict[str, Any] | None:

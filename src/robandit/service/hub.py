@@ -13,22 +13,27 @@ from typing import Any, TypeVar
 from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock, ticks
 from robandit.service.learning.looker import look
-from robandit.service.refused import Gone, Refused, check_rewards
+from robandit.service.refused import Gone, LogCut, Refused, check_rewards
 from robandit.service.requests.cost import check_decisions
 from robandit.service.serving import activity, reports
 from robandit.service.serving.alarms import Alarms
 from robandit.service.serving.change_queue import Done, Queue
 from robandit.service.serving.changes import Changes
+from robandit.service.serving.cuts import Cuts
+from robandit.service.serving.forgetting import Forgetting
 from robandit.service.serving.imports import Imports, told
 from robandit.service.serving.lanes import Lanes
 from robandit.service.serving.lessons import Lessons
 from robandit.service.serving.life import LifeCycle
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.store import DamageError, Item, Store, StoreError, append
 from robandit.wire.activity import ActivityReport
 from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
-from robandit.wire.events import Erased
+from robandit.wire.cuts import CutMade, CutWaits
+from robandit.wire.events import Erased, encode
+from robandit.wire.forgetting import ForgetMade, ForgetWaits
 from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import (
     Answered,
@@ -72,6 +77,8 @@ class Hub:
         self._imports = Imports(self.bandits, self.clock)
         self._alarms = Alarms(self.bandits, self.clock)
         self._lessons = Lessons(self._life, self.bandits, self._lanes.of)
+        self._cuts = Cuts(self.bandits, self.clock, self._lanes.of)
+        self._forgetting = Forgetting(self.bandits, self.clock, self._lanes.of)
         self._ask, self.work = self._lanes.main.ask, self._lanes.work
         self._placed = False
         store.release()
@@ -231,9 +238,22 @@ class Hub:
             event = known  # a retry; somebody may have made another bandit of this name meanwhile
         return Deleted(name=name, version=event.version, at=event.at)
 
+    async def cut(self, name: str, keep_days: float) -> CutMade | CutWaits:
+        """Cut a log, so that it keeps the events of so many days."""
+        return await self._on(name, lambda bandit: self._cuts.cut(bandit, keep_days))
+
+    async def forget(self, name: str, ids: Sequence[str]) -> ForgetMade | ForgetWaits:
+        """Forget decisions, such as those about a person: the state is one then that has never known them."""
+        return await self._on(name, lambda bandit: self._forgetting.forget(bandit, ids))
+
+    async def retain(self) -> None:
+        """Cut the logs whose time is over."""
+        if await self.watches():
+            await self._cuts.retain()
+
     async def purge(self) -> None:
-        """Let the events of deleted bandits go, some at a time."""
-        while (number := self.bandits.purges()) is not None:
+        """Let the events of deleted bandits go, and those of logs that were cut, some at a time."""
+        while (number := self.bandits.leftovers.next()) is not None:
             await self._lanes.of_number(number).ask(partial(self.bandits.purge, number))
 
     async def close_windows(self) -> None:
@@ -263,7 +283,7 @@ class Hub:
                     await self._lanes.of(bandit).ask(partial(self._changes.prove, bandit, found))
 
     async def watches(self) -> bool:
-        """Whether this process is the one that looks at monitors and tells webhooks, of all that share the store."""
+        """Whether this process is the one that looks after all bandits, of those that share the store."""
         return bool(await self._ask(lambda items: self._store.lane(0).watches()))
 
     async def told(self, bandit: LiveBandit, hook: str, notice: int, *, taken: bool) -> None:
@@ -305,23 +325,45 @@ class Hub:
         """The lines that Prometheus reads about the hub itself."""
         return reports.gauges(len(self.bandits), self._lanes)
 
-    def log(self, name: str) -> AsyncIterator[list[bytes]]:
-        """A bandit's log so far, some events at a time, as `encode` writes them."""
-        return self._pages(self.bandits.named(name))
+    def log(self, name: str, begins: int | None = None) -> AsyncIterator[list[bytes]]:
+        """A bandit's log so far, some events at a time, as `encode` writes them. Where it was cut, the decisions come
+        first that were open then. If it begins after another place than ``begins``, or is cut meanwhile, this breaks
+        off."""
+        bandit = self.bandits.named(name)
+        return self._pages(bandit, bandit.learner.life.begins if begins is None else begins)
 
-    async def _pages(self, bandit: LiveBandit) -> AsyncIterator[list[bytes]]:
-        after, last = 0, bandit.learner.place
+    def begins(self, name: str) -> int:
+        """The place after which a log begins."""
+        return self.bandits.named(name).learner.life.begins
+
+    async def _pages(self, bandit: LiveBandit, begins: int) -> AsyncIterator[list[bytes]]:
+        last = bandit.learner.place
         ask = self._lanes.of(bandit).ask
         await ask(lambda items: None)  # which is answered when all of that is written
+        open_: list[str] = await ask(partial(self._read, bandit, begins, partial(self.bandits.carried, bandit)))
+        for place in range(0, len(open_), _AT_ONCE):
+            some = open_[place : place + _AT_ONCE]
+            yield await ask(partial(self._read, bandit, begins, partial(self._decisions, bandit, some)))
+        after = begins
         while after < last:
-            page = await ask(partial(self._page, bandit, after))
+            page: list[bytes] = await ask(
+                partial(self._read, bandit, begins, partial(self.bandits.page, bandit, after))
+            )
             yield page[: last - after]
             after += len(page)
 
-    def _page(self, bandit: LiveBandit, after: int, items: list[Item]) -> list[bytes]:
+    def _read(self, bandit: LiveBandit, begins: int, read: Callable[[], T], items: list[Item]) -> T:
+        """Read some of a log that begins after a place."""
         if bandit.learner.life.erased is not None:
             raise self.bandits.unknown(bandit.record.name)
-        return self.bandits.page(bandit, after)
+        if bandit.learner.life.begins != begins:
+            raise LogCut(bandit.record.name)
+        return read()
+
+    def _decisions(self, bandit: LiveBandit, ids: Sequence[str]) -> list[bytes]:
+        """Decisions that stay although the log was cut after them."""
+        found = [self.bandits.find(bandit, id, final=False) for id in ids]  # noqa: A001
+        return [encode(event) for event in found if event is not None]
 
     async def backup(self, path: Path) -> None:
         """Copy the whole store into a new file, while requests are served in between."""
@@ -334,6 +376,8 @@ class Hub:
     def stop(self) -> None:
         """Keep snapshots of all bandits, for a quick start, and close the store."""
         self._lessons.stop()
+        self._cuts.stop()
+        self._forgetting.stop()
         self._lanes.finish()
         if self.broken is None and (kept := self.bandits.all_snapshots()):
             try:

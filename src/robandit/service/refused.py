@@ -26,6 +26,13 @@ class Gone(Refused):
         super().__init__(404, f"there is no bandit {name!r} any more")
 
 
+class LogCut(Refused):
+    """The log was cut while somebody read it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(409, f"the log of bandit {name!r} was cut while it was read: read it again")
+
+
 def check_rewards(declared: Rewards | None, given: Sequence[Feedback]) -> None:
     """Refuse rewards beyond the declared range, before any of them counts."""
     if declared is None:

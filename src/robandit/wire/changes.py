@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from robandit.wire.types import DEFAULT, Corruption, Label, Numbers, PolicyName, Positive, Reward, Rounds, Scale, Share
+from robandit.wire.types import (
+    DEFAULT,
+    Corruption,
+    Days,
+    Label,
+    Numbers,
+    PolicyName,
+    Positive,
+    Reward,
+    Rounds,
+    Scale,
+    Share,
+)
 
 Version = Annotated[int, Meta(ge=1, le=2**53)]
 RULINGS = ("trusted", "quarantined", "released")
@@ -39,7 +51,8 @@ class ShadowChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What should change about a bandit. What is left out stays as it is.
 
-    A new policy, or other settings of it, learns the log from its beginning. The old one acts until then.
+    A new policy, or other settings of it, learns the log from its beginning. The old one acts until then. Where the
+    log was cut, that beginning is where it was cut last, and the answer says so.
     """
 
     version: Annotated[Version, _about("Version of the settings that this changes, as the bandit's state has it.")]
@@ -47,6 +60,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reward_window: Annotated[Positive, _about("Number of seconds that a reward may take.")] | UnsetType = UNSET
     default_reward: (
         Annotated[Reward, _about("What counts where no reward came in time; null if nothing does.")] | UnsetType | None
+    ) = UNSET
+    retention_days: (
+        Annotated[Days, _about("Number of days after which events go from the log; null if it is kept for good.")]
+        | UnsetType
+        | None
     ) = UNSET
     archived: (
         Annotated[bool, _about("Whether the bandit only keeps its log, and makes no decisions and takes no rewards.")]
@@ -77,6 +95,9 @@ class ChangeMade(msgspec.Struct, frozen=True, kw_only=True):
     version: Annotated[int, _about("Version of the settings that it made.")]
     at: Annotated[float, _about("When it was made, in seconds since 1970.")]
     settings: Annotated[dict[str, Any], _about("Every setting that it changed, with its new value.")]
+    learnt_after: Annotated[
+        int, _about("Number of events that a new policy could not learn, since the log had been cut there.")
+    ] = 0
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -104,6 +104,8 @@ class Changed(msgspec.Struct, tag="S", frozen=True, kw_only=True, gc=False):
     """What was asked for, as it was sent."""
     settings: dict[str, Any]
     """What that means: every setting that is another one now, in full."""
+    learnt_after: int | msgspec.UnsetType = msgspec.UNSET
+    """Place of the log after which the new policy has learnt it, where the log was cut there."""
 
 
 class Imported(msgspec.Struct, tag="I", frozen=True, kw_only=True, gc=False):
@@ -129,7 +131,43 @@ class Erased(msgspec.Struct, tag="X", frozen=True, kw_only=True, gc=False):
     """The version of the settings that the bandit had."""
 
 
-Event: TypeAlias = Decided | Rewarded | Closed | Proved | Acknowledged | Delivered | Changed | Erased | Imported
+class Cut(msgspec.Struct, tag="K", frozen=True, kw_only=True, gc=False):
+    """The log was cut. The events up to a place are gone, or will be soon, but for decisions that were open there. The
+    state at that place is kept, and from now on the log is folded from it."""
+
+    id: str
+    """The place."""
+    at: float
+    place: int
+    before: float
+    """Time of the event at that place."""
+    decisions: int
+    """Number of decisions up to that place, those included that stay."""
+    open: int
+    """Number of these decisions that stay, since their reward was not final there."""
+
+
+class Blank(msgspec.Struct, tag="G", frozen=True, kw_only=True, gc=False):
+    """What stays of an event that was forgotten: that there was one."""
+
+    id: str
+    """Its place."""
+    at: float
+
+
+class Forgot(msgspec.Struct, tag="F", frozen=True, kw_only=True, gc=False):
+    """Decisions were forgotten, with their rewards. From here on the state is one that has never known them."""
+
+    id: str
+    """How often something was forgotten, from 1 on."""
+    at: float
+    decisions: int
+    """Number of decisions, and of rows of history."""
+
+
+Event: TypeAlias = (
+    Decided | Rewarded | Closed | Proved | Acknowledged | Delivered | Changed | Erased | Imported | Cut | Blank | Forgot
+)
 
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Event)
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 from robandit.policies import POLICIES
 from robandit.rewards import KINDS, Rewards
 from robandit.wire.alarms import AcknowledgementMade
+from robandit.wire.cuts import CutMade
 from robandit.wire.shadows import ShadowReport
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -43,6 +44,7 @@ Corruption = Annotated[
 Share = Annotated[float, Meta(ge=0, le=1)]
 ErrorRate = Annotated[float, Meta(ge=1e-9, lt=1)]
 Propensity = Annotated[float, Meta(gt=0, le=1)]
+Days = Annotated[float, Meta(ge=1, le=100_000)]
 Numbers = Annotated[dict[Label, int | float | bool], Meta(max_length=20)]
 
 _FEATURES = (
@@ -100,6 +102,10 @@ class BanditSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 3600.0
     default_reward: (
         Annotated[Reward, _about("Reward that counts where none came in time; by default, nothing does.")] | None
+    ) = None
+    retention_days: (
+        Annotated[Days, _about("Number of days after which events go from the log; by default, it is kept for good.")]
+        | None
     ) = None
 
     def __post_init__(self) -> None:
@@ -378,6 +384,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     certificate: Alarm
+    cut: Annotated[CutMade | None, _about("Where the log begins, if it was cut; null if it is whole.")] = None
     shadows: Annotated[list[ShadowReport], _about("The policies that watch, and never act.")] = []
     belief: Annotated[Belief | None, _about("How far a quorum believes each source; null for other policies.")] = None
 

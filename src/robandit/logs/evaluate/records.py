@@ -126,7 +126,7 @@ def _from_store(path: Path, bandit: str | None) -> DecisionLog:
 def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
     import msgspec
 
-    from robandit.wire.events import Changed, Closed, Decided, Proved, Rewarded, decode
+    from robandit.wire.events import Changed, Closed, Cut, Decided, Proved, Rewarded, decode
 
     found = _Gathered()
     for place, line in lines:
@@ -140,7 +140,7 @@ def _from_events(lines: Iterable[tuple[str, bytes]]) -> DecisionLog:
             found.decide(place, event)
         elif isinstance(event, Proved):
             found.proof = event.sentence
-        elif isinstance(event, Changed):
+        elif isinstance(event, Changed | Cut):  # a change may be gone
             found.changed = True
         elif isinstance(event, Rewarded | Closed):  # what an operator did is no matter here
             outcome = "rewarded" if isinstance(event, Rewarded) else "lost" if event.reward is None else "default"

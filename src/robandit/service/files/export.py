@@ -82,11 +82,32 @@ class _Gone(msgspec.Struct, tag="X"):
     pass
 
 
+class _Cut(msgspec.Struct, tag="K"):
+    pass
+
+
+class _Acknowledged(msgspec.Struct, tag="A"):
+    pass
+
+
+class _Delivered(msgspec.Struct, tag="T"):
+    pass
+
+
+class _Blank(msgspec.Struct, tag="G"):
+    pass
+
+
+class _Forgot(msgspec.Struct, tag="F"):
+    pass
+
+
 class _Outside(msgspec.Struct, tag="I"):
     pass
 
 
-_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Gone | _Outside)
+_NOTHING = _Gone | _Outside | _Blank | _Forgot | _Acknowledged | _Delivered
+_SKIM = msgspec.json.Decoder(_Made | _Came | _Ended | _Proof | _Change | _Cut | _NOTHING)
 
 
 class Endings:
@@ -110,7 +131,7 @@ class Endings:
                 self.at.append(np.nan)
             elif isinstance(event, _Proof):
                 self.proof = event.sentence
-            elif isinstance(event, _Change):
+            elif isinstance(event, _Change | _Cut):  # a change may be gone
                 self.changed = True
             elif isinstance(event, _Came | _Ended):
                 place = self._open.pop(event.id)

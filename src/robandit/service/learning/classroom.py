@@ -1,35 +1,61 @@
-"""A process in which a policy learns a log. That takes long, and in the service's own process others would wait."""
+"""A process in which a log is folded. That takes long, and in the service's own process others would wait."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-import msgspec
-
-from robandit.service.learning.student import Student
-from robandit.wire.events import decode
-from robandit.wire.types import BanditSettings
+from robandit.wire.events import Event, decode
 
 
-class Classroom:
-    """Teaches a policy a log, page by page. What comes back goes on bit for bit as if it had learnt it here."""
+class Pupil(Protocol):
+    """What learns a log."""
 
-    def __init__(self, settings: BanditSettings, seed: int) -> None:
-        self._settings, self._seed = settings, seed
+    @property
+    def place(self) -> int:
+        """Place of the last event that it has learnt."""
+        ...
+
+    def apply(self, event: Event) -> None:
+        """Learn the next event."""
+        ...
+
+    def state(self) -> bytes:
+        """All of it as bytes."""
+        ...
+
+    def load(self, data: bytes) -> None:
+        """Go on from what `state` gave, bit for bit."""
+        ...
+
+
+P = TypeVar("P", bound=Pupil)
+
+
+class Classroom(Generic[P]):
+    """Teaches a pupil a log, page by page. What comes back goes on bit for bit as if it had learnt it here."""
+
+    def __init__(self, make: Callable[[], P], *, aside: bool = True) -> None:
+        """``make`` makes the pupil, here and in the other process. Unless ``aside``, it learns in a thread of this one:
+        that is quicker for a short log."""
+        self._make, self._aside = make, aside
         self.learnt = 0
-        """Number of events learnt so far."""
+        """Place of the last event learnt so far."""
 
-    async def teach(self, pages: AsyncIterator[list[bytes]]) -> Student:
-        """Let the policy learn all pages."""
-        student = Student(self._settings, self._seed)
+    async def teach(self, pages: AsyncIterator[list[bytes]]) -> P:
+        """Let the pupil learn all pages."""
+        pupil = self._make()
+        if not self._aside:
+            async for page in pages:
+                self.learnt = await asyncio.to_thread(_read, pupil, page)
+            return pupil
         process: BaseProcess | None = None
         try:
             async for page in pages:
@@ -38,8 +64,8 @@ class Classroom:
                 self.learnt = await asyncio.to_thread(_tell, link, page)
             if process is not None:
                 state = await asyncio.to_thread(_tell, link, None)
-                student = await asyncio.to_thread(Student.restore, self._settings, self._seed, state)
-            return student
+                await asyncio.to_thread(pupil.load, state)
+            return pupil
         finally:
             if process is not None:
                 process.kill()
@@ -49,11 +75,18 @@ class Classroom:
     def _start(self) -> tuple[Connection, BaseProcess]:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_learn, args=(theirs, msgspec.json.encode(self._settings), self._seed))
+        process = context.Process(target=_learn, args=(theirs, self._make))
         process.daemon = True
         process.start()
         theirs.close()  # so that it ends when we do, however we end
         return ours, process
+
+
+def _read(pupil: Pupil, page: Sequence[bytes]) -> int:
+    """Let a pupil learn a page; the place where it is then."""
+    for event in map(decode, page):
+        pupil.apply(event)
+    return pupil.place
 
 
 def _tell(link: Connection, page: Sequence[bytes] | None) -> Any:
@@ -62,7 +95,7 @@ def _tell(link: Connection, page: Sequence[bytes] | None) -> Any:
     return link.recv()
 
 
-def _learn(link: Connection, settings: bytes, seed: int) -> None:
+def _learn(link: Connection, make: Callable[[], Pupil]) -> None:
     """Learn what comes, until the link is closed."""
     from threadpoolctl import threadpool_limits
 
@@ -71,10 +104,8 @@ def _learn(link: Connection, settings: bytes, seed: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     with suppress(AttributeError):  # some systems have no such thing
         os.nice(10)
-    student = Student(msgspec.json.decode(settings, type=BanditSettings), seed)
+    pupil = make()
     with suppress(EOFError, OSError):
         while True:
             page = link.recv()
-            for event in map(decode, page or ()):
-                student.apply(event)
-            link.send(student.state() if page is None else student.place)
+            link.send(pupil.state() if page is None else _read(pupil, page))

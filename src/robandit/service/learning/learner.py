@@ -39,10 +39,12 @@ from robandit.wire.events import (
     Acknowledged,
     Changed,
     Closed,
+    Cut,
     Decided,
     Delivered,
     Erased,
     Event,
+    Forgot,
     Imported,
     Proved,
     Rewarded,
@@ -203,7 +205,11 @@ class Learner:
             self._note_votes(event.at)
         elif isinstance(event, Erased):
             self.life.erased = event
-        else:
+        elif isinstance(event, Cut):
+            self.life.cut = event
+        elif isinstance(event, Forgot):
+            self.life.forgotten += 1
+        elif isinstance(event, Rewarded | Closed):
             self._settle(self.pending.pop(event.id), event)
 
     def _decided(self, event: Decided) -> None:
@@ -327,7 +333,7 @@ class Learner:
         }
         if self.trust is not None:
             plain["trust"] = self.trust.plain()
-        if self.life.version > 1 or self.life.imported:
+        if self.life.version > 1 or self.life.imported or any(self.life.edition):
             plain["shadows"] = [(name, shadow.plain()) for name, shadow in self.shadows.items()]
             plain["life"] = msgspec.to_builtins(self.settings), self.life.plain()
         return msgspec.msgpack.encode(plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -106,7 +107,10 @@ def learn_import(policy: Policy, row: Imported, share: float, width: float) -> N
 
 
 class Student:
-    """A policy that learns a log from its beginning, event by event, and has made none of its decisions."""
+    """A policy that learns a log from its beginning, event by event, and has made none of its decisions.
+
+    It is a `Pupil`.
+    """
 
     def __init__(self, settings: BanditSettings, seed: int) -> None:
         self.policy = make_policy(settings, seed)
@@ -141,14 +145,16 @@ class Student:
             (flat(self.policy.state()), self.place, self._decisions, list(self._waiting.items()))
         )
 
-    @classmethod
-    def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Student:
+    def load(self, data: bytes) -> None:
         """Go on from what `state` gave, bit for bit."""
-        found = cls(settings, seed)
-        state, found.place, found._decisions, waiting = msgspec.msgpack.decode(data)
-        found.policy = type(found.policy).from_state(deep(state))
-        found._waiting = dict(msgspec.convert(waiting, list[tuple[str, Waiting]]))
-        return found
+        state, self.place, self._decisions, waiting = msgspec.msgpack.decode(data)
+        self.policy = type(self.policy).from_state(deep(state))
+        self._waiting = dict(msgspec.convert(waiting, list[tuple[str, Waiting]]))
+
+    def come_in(self, place: int, decisions: int, rounds: int, waiting: Mapping[str, Waiting]) -> None:
+        """Begin after a place of the log, having learnt nothing of what comes before."""
+        self.place, self._decisions, self._waiting = place, decisions, dict(waiting)
+        self.policy.skip_to(rounds)
 
 
 def restored(kind: type[Policy], kept: dict[str, Any]) -> Policy:

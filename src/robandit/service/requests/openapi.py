@@ -14,6 +14,8 @@ from robandit.service.requests.choices import BLOCK
 from robandit.wire.activity import RANGES, ActivityReport
 from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
+from robandit.wire.cuts import CutMade, CutWaits, CutWanted
+from robandit.wire.forgetting import ForgetMade, ForgetWaits, ForgetWanted
 from robandit.wire.imports import MOST_ROWS, HistoryRow, ImportDone
 from robandit.wire.service import ServiceReport
 from robandit.wire.types import (
@@ -62,6 +64,8 @@ _SCHEMA = {"action": {"price": [0, 50], "colour": ["red", "blue"]}}
 _EXAMPLES: dict[type, Any] = {
     Creation: {"features": _SCHEMA, "rewards": "clicks"},
     Change: {"version": 1, "exploration": 0.1},
+    CutWanted: {"keep_days": 30},
+    ForgetWanted: {"decision_ids": ["visit-1"]},
     Choice: {"decision_id": "visit-1", "actions": [_RED, _BLUE]},
     NamedChoice: [{"decision_id": "visit-2", "actions": [_RED, _BLUE]}],
     Feedback: {"decision_id": "visit-1", "reward": 1},
@@ -93,6 +97,7 @@ _HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
 def openapi(*, keys: bool = True) -> dict[str, Any]:
     """The whole document, for a service with or without keys."""
     types: list[type] = [Creation, BanditSettings, Status, Change, ChangeMade, ChangeWaits, Deleted, Choice]
+    types += [CutWanted, CutMade, CutWaits, ForgetWanted, ForgetMade, ForgetWaits]
     types += [Acknowledgement, AcknowledgementMade, ActivityReport, ServiceReport]
     types += [HistoryRow, ImportDone, Chosen, NamedChoice, ManyAnswered, Feedback, Outcomes, Problem]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -145,6 +150,8 @@ def _bandits() -> dict[str, Any]:
         },
         **_traffic(),
         f"{_BANDIT}/imports": {"parameters": [_NAME], "post": _import()},
+        f"{_BANDIT}/cuts": {"parameters": [_NAME], "post": _cut()},
+        f"{_BANDIT}/forget": {"parameters": [_NAME], "post": _forget()},
         f"{_BANDIT}/activity": {"parameters": [_NAME, _RANGE], "get": _activity()},
         f"{_BANDIT}/acknowledgements": {"parameters": [_NAME], "post": _acknowledge()},
         f"{_BANDIT}/log": {"parameters": [_NAME, _FORMAT], "get": _log()},
@@ -157,6 +164,22 @@ def _import() -> dict[str, Any]:
     rows = {"type": "array", "items": _ref(HistoryRow), "minItems": 1, "maxItems": MOST_ROWS}
     found["requestBody"]["content"]["application/json"]["schema"] = rows
     return found
+
+
+def _cut() -> dict[str, Any]:
+    """The call that cuts a log."""
+    cut = _call("Let the old events of a log go, and keep what they taught", _ref(CutMade), CutWanted, _UNKNOWN)
+    cut["responses"] |= _responses({202: "The beginning is folded first; ask again."}, _ref(CutWaits))
+    cut["responses"] |= _responses({409: "The log is being cut already, elsewhere."}, _ref(Problem))
+    return cut
+
+
+def _forget() -> dict[str, Any]:
+    """The call that forgets decisions."""
+    forget = _call("Forget decisions, as if they had never been made", _ref(ForgetMade), ForgetWanted, _UNKNOWN)
+    forget["responses"] |= _responses({202: "The log is folded first; ask again."}, _ref(ForgetWaits))
+    forget["responses"] |= _responses({409: "Other decisions are being forgotten."}, _ref(Problem))
+    return forget
 
 
 def _activity() -> dict[str, Any]:

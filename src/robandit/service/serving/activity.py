@@ -7,7 +7,7 @@ from robandit.service.learning.history import SCALES
 from robandit.service.learning.interval import interval
 from robandit.service.learning.labels import label
 from robandit.service.learning.tallies import OTHERS, Sums, Tally, add
-from robandit.service.serving.live import LiveBandit
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.wire.activity import Activity, ActivityReport
 
 _Stretches = list[tuple[float, dict[int, Sums]]]

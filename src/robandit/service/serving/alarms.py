@@ -7,7 +7,8 @@ import logging
 from robandit.service.clock import ServiceClock
 from robandit.service.learning.notices import NoticeBoard
 from robandit.service.refused import Gone, Refused
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.store import Item
 from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.events import Acknowledged, Delivered

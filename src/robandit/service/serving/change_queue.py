@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from robandit.service.meters import Histogram
 from robandit.service.refused import Refused
-from robandit.service.serving.live import Bandits, StoreBusyError
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import StoreBusyError
 from robandit.service.stores.store import DamageError, Item, Store, append
 
 log = logging.getLogger("robandit.service")

@@ -17,7 +17,8 @@ from robandit.service.learning.learner import Learner
 from robandit.service.refused import Gone, Refused
 from robandit.service.requests.cost import SLICE, check_creation, check_decision, check_watched
 from robandit.service.requests.vectors import Vectors
-from robandit.service.serving.live import Bandits, LiveBandit, StoreBusyError
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit, StoreBusyError
 from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
 from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
 from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome

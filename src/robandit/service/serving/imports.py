@@ -11,7 +11,8 @@ import numpy as np
 from robandit.service.clock import ServiceClock
 from robandit.service.refused import Refused
 from robandit.service.serving.changes import check_active, for_a_slice
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.store import UNPLACED, Item, LogEntry
 from robandit.wire.events import Imported
 from robandit.wire.imports import HistoryRow, ImportDone

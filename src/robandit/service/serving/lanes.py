@@ -9,7 +9,8 @@ from functools import partial
 
 from robandit.service.meters import Histogram
 from robandit.service.serving.change_queue import ChangeQueue, Queue
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.serving.shared_queue import SharedQueue
 from robandit.service.serving.stale_queue import StaleQueue
 from robandit.service.stores.store import LANES, Store

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from robandit.service.learning.classroom import Classroom
-from robandit.service.refused import Gone, Refused
+from robandit.service.learning.kept import first_student
+from robandit.service.learning.student import Student
+from robandit.service.refused import Gone, LogCut, Refused
 from robandit.service.serving.change_queue import Queue
 from robandit.service.serving.life import LifeCycle
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
+from robandit.service.serving.refolds import FoldPlan, plan_for
 from robandit.service.stores.store import Item
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits
 from robandit.wire.events import Changed
@@ -37,8 +43,13 @@ class Lesson:
     """A policy that learns a log, for a change."""
 
     wanted: Change
-    room: Classroom
-    task: asyncio.Task[Changed]
+    room: Classroom[Student] | None = None
+    task: asyncio.Task[Changed] = field(init=False)
+
+    @property
+    def learnt(self) -> int:
+        """Place of the last event learnt so far."""
+        return 0 if self.room is None else self.room.learnt
 
 
 class Lessons:
@@ -61,7 +72,7 @@ class Lessons:
         if lesson.task.done():
             self._running.pop(bandit.record.number, None)
             return _made(lesson.task.result())
-        return ChangeWaits(learnt=lesson.room.learnt, events=bandit.learner.place)
+        return ChangeWaits(learnt=lesson.learnt, events=bandit.learner.place)
 
     def _lesson(self, bandit: LiveBandit, wanted: Change, settings: BanditSettings) -> Lesson:
         """The lesson for a change, which begins now unless it began before."""
@@ -70,28 +81,42 @@ class Lessons:
             return there
         if there is not None and not there.task.done():
             raise Refused(409, "another policy is learning the log, for another change: wait until that is made")
-        room = Classroom(settings, bandit.record.seed)
-        task = asyncio.create_task(self._learn(bandit, wanted, room))
-        task.add_done_callback(partial(_over, bandit.record.name))
-        self._running[bandit.record.number] = Lesson(wanted, room, task)
-        return self._running[bandit.record.number]
+        lesson = Lesson(wanted)
+        lesson.task = asyncio.create_task(self._learn(bandit, wanted, settings, lesson))
+        lesson.task.add_done_callback(partial(_over, bandit.record.name))
+        self._running[bandit.record.number] = lesson
+        return lesson
 
-    async def _learn(self, bandit: LiveBandit, wanted: Change, room: Classroom) -> Changed:
-        async with self._seats if bandit.learner.place > NEAR else nullcontext():
-            student = await room.teach(self._pages(bandit))
-        finish = partial(self._life.finish, bandit, wanted, student)
+    async def _learn(self, bandit: LiveBandit, wanted: Change, settings: BanditSettings, lesson: Lesson) -> Changed:
+        """Learn the log and make the change. Where the log is cut meanwhile, begin again: what was learnt of the part
+        that is gone could not be learnt again."""
+        while True:
+            with suppress(LogCut):
+                return await self._learn_once(bandit, wanted, settings, lesson)
+
+    async def _learn_once(
+        self, bandit: LiveBandit, wanted: Change, settings: BanditSettings, lesson: Lesson
+    ) -> Changed:
+        ask = self._queue_of(bandit).ask
+        plan: FoldPlan = await ask(partial(plan_for, self._bandits, bandit))
+        lesson.room = Classroom(partial(first_student, settings, bandit.record.seed, plan.kept))
+        async with self._seats if bandit.learner.place - plan.begins > NEAR else nullcontext():
+            student = await lesson.room.teach(self._pages(bandit, plan))
+        finish = partial(self._life.finish, bandit, wanted, student, plan.edition)
         found: Changed | None = None
         while found is None:
-            found = await self._queue_of(bandit).ask(finish)
+            found = await ask(finish)
         return found
 
-    async def _pages(self, bandit: LiveBandit) -> AsyncIterator[list[bytes]]:
+    async def _pages(self, bandit: LiveBandit, plan: FoldPlan) -> AsyncIterator[list[bytes]]:
         """The log, up to a few events that it may grow by meanwhile."""
-        ask, after = self._queue_of(bandit).ask, 0
+        ask, after = self._queue_of(bandit).ask, plan.begins
 
         def page(items: list[Item]) -> list[bytes]:
             if bandit.learner.life.erased is not None:
                 raise Gone(bandit.record.name)
+            if bandit.learner.life.edition != plan.edition:
+                raise LogCut(bandit.record.name)
             return self._bandits.page(bandit, after)
 
         while bandit.learner.place - after > NEAR:
@@ -107,7 +132,8 @@ class Lessons:
 
 
 def _made(event: Changed) -> ChangeMade:
-    return ChangeMade(version=int(event.id), at=event.at, settings=event.settings)
+    after = 0 if event.learnt_after is msgspec.UNSET else event.learnt_after
+    return ChangeMade(version=int(event.id), at=event.at, settings=event.settings, learnt_after=after)
 
 
 def _over(name: str, task: asyncio.Task[Any]) -> None:

@@ -11,11 +11,12 @@ import msgspec
 from robandit.policies import Quorum
 from robandit.service.clock import ServiceClock
 from robandit.service.learning.student import REFOLD, Student, learns_with, make_policy, needs_refold, watches
-from robandit.service.refused import Gone, Refused
+from robandit.service.refused import Gone, LogCut, Refused
 from robandit.service.requests.cost import SLICE, check_shadows
 from robandit.service.requests.settling import resettled
 from robandit.service.serving.changes import check_active
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.store import Item
 from robandit.wire.changes import Change
 from robandit.wire.events import Changed, Erased
@@ -43,11 +44,16 @@ class LifeCycle:
         self._put(bandit, event, items)
         return event
 
-    def finish(self, bandit: LiveBandit, wanted: Change, student: Student, items: list[Item]) -> Changed | None:
-        """Let a policy learn what is new in the log, for one slice; once it has learnt all, make the change."""
+    def finish(
+        self, bandit: LiveBandit, wanted: Change, student: Student, edition: tuple[int, int], items: list[Item]
+    ) -> Changed | None:
+        """Let a policy learn what is new in the log, for one slice; once it has learnt all, make the change. It has
+        learnt an ``edition`` of the log."""
         self._check_there(bandit)
         if (known := _known(bandit, wanted)) is not None:
             return known
+        if bandit.learner.life.edition != edition:
+            raise LogCut(bandit.record.name)
         end = perf_counter() + SLICE
         for one in self._bandits.after(bandit, student.place):
             try:
@@ -90,6 +96,8 @@ class LifeCycle:
                 raise ValueError("change the policy that acts in one request, and one that watches in another")
             at = self._clock.at_least(bandit.learner.clock)
             event = Changed(id=str(bandit.learner.life.version + 1), at=at, asked=asked, settings=new)
+            if needs_refold(event) and bandit.learner.life.begins > 0:
+                event = msgspec.structs.replace(event, learnt_after=bandit.learner.life.begins)
             settings = learns_with(now, event)
             if needs_refold(event):
                 self._check_cost(bandit, event, settings)

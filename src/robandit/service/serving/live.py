@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -16,71 +13,37 @@ import msgspec
 
 from robandit.policies import POLICIES, Policy
 from robandit.service.clock import GRACE, ServiceClock
-from robandit.service.learning.fold import fold, step
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.student import UnknownPolicyError, needs_refold
 from robandit.service.refused import Refused
 from robandit.service.requests.cost import SLICE
 from robandit.service.requests.vectors import Vectors
+from robandit.service.serving.leftovers import Leftovers
+from robandit.service.serving.live_bandit import LiveBandit, StoreBusyError
+from robandit.service.serving.loading import load
 from robandit.service.stores.store import (
     KINDS,
     LANES,
     UNPLACED,
     Bandit,
+    Beginning,
     DamageError,
+    Held,
     Item,
     LogEntry,
-    Purge,
     Snapshot,
     Store,
     StorePart,
-    events,
+    open_ids,
     read_tombstone,
 )
-from robandit.wire.events import Changed, Erased, Event, decode
+from robandit.wire.events import Changed, Cut, Erased, Event, Forgot, decode
 from robandit.wire.types import BanditSettings
 
 log = logging.getLogger("robandit.service")
 
-PURGE = 1000
-"""Number of events of a deleted bandit that go at a time."""
 SNAPSHOT_EVERY = 20_000
 """Least number of events from one snapshot of a bandit to the next."""
-
-
-class StoreBusyError(Exception):
-    """The store is writing, and can be read after that."""
-
-
-@dataclass(eq=False)
-class LiveBandit:
-    """A bandit that is being served: its record in the store, and its state."""
-
-    record: Bandit
-    learner: Learner
-    vectors: Vectors
-    saved: int = 0
-    """Place of the last snapshot."""
-    seen: int = 0
-    """Number of rounds that the monitor had at the last look."""
-    fresh: dict[tuple[int, str], Event] = field(default_factory=dict)
-    """Events that are being written, by kind and id."""
-    held: float = 0.0
-    """Time before which no window closes."""
-    timed: bool = False
-    """Whether `Bandits.due` will come to it."""
-    switched: bool = False
-    """Whether another policy acts since the last snapshot. It is kept with the change: to learn a log takes long."""
-
-    @property
-    def settings(self) -> BanditSettings:
-        """Its settings of now."""
-        return self.learner.settings
-
-    rounds: Iterator[int] = field(default_factory=lambda: iter(()))
-    """Rounds that are reserved for decisions of this process on a state that may be old."""
-    reserved: int = 0
-    """How many rounds were reserved last."""
 
 
 class Bandits(dict[str, LiveBandit]):
@@ -98,7 +61,7 @@ class Bandits(dict[str, LiveBandit]):
         self._timers: list[tuple[float, int]] = []  # a heap: when a bandit's oldest window closes, and its number
         self.gone: dict[str, Erased] = {}
         """The last bandits of their names that were deleted."""
-        self._purges: deque[int] = deque()  # the numbers of deleted bandits whose events may still be there
+        self.leftovers = Leftovers()
         for record in store.bandits():
             self._adopt(record, store)
 
@@ -137,10 +100,8 @@ class Bandits(dict[str, LiveBandit]):
         if settings.policy not in POLICIES:
             self._set_aside(record, settings.policy)
             return
-        learner = _restored(record, settings, store)
-        saved = learner.place
         try:
-            self._fold(record, learner, store)
+            learner, saved = load(record, settings, store)
         except UnknownPolicyError as error:
             self._set_aside(record, str(error))
             return
@@ -149,24 +110,14 @@ class Bandits(dict[str, LiveBandit]):
             return
         held = self._clock.at_least(learner.clock) + min(GRACE, learner.settings.reward_window)
         self.add(LiveBandit(record, learner, Vectors(settings), saved, held=held))
+        self.leftovers.cut(record.number, learner.life.begins)
         self._touch(self[record.name])
-
-    def _fold(self, record: Bandit, learner: Learner, store: Store) -> None:
-        """Fold in the log since the snapshot. Another process may delete the bandit at this moment."""
-        try:
-            for _ in fold(learner, partial(events, store, record.number)):
-                pass
-        except DamageError:
-            erased = next((read_tombstone(one) for one in store.bandits() if one.number == record.number), None)
-            if erased is None:
-                raise
-            learner.life.erased = erased
 
     def _bury(self, number: int, erased: Erased) -> None:
         """Remember a bandit that was deleted, until its events have gone too."""
         self._last = max(self._last, number)
         self.gone[erased.name] = erased
-        self._purges.append(number)
+        self.leftovers.deleted(number)
 
     def _set_aside(self, record: Bandit, policy: str) -> None:
         """Keep a bandit in the store, and serve the others."""
@@ -204,6 +155,8 @@ class Bandits(dict[str, LiveBandit]):
 
     def hear(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
         """Fold in an event of the store, unless it is known here: there are two ways to hear of it."""
+        if entry.place > bandit.learner.place + 1:
+            self._reload(bandit, store)
         place = bandit.learner.place
         if entry.place > place + 1 and not isinstance(entry.event, Erased):  # before which there are gaps
             raise DamageError(f"bandit {bandit.record.name!r}: event {entry.place} comes after event {place}")
@@ -211,18 +164,27 @@ class Bandits(dict[str, LiveBandit]):
             self._take(bandit, entry, store)
             self._applied(bandit, entry.event)
 
+    def _reload(self, bandit: LiveBandit, store: Store | StorePart) -> None:
+        """Go on from the beginning of a log that was cut after what is known here: the events in between are gone."""
+        beginning = store.beginning(bandit.record.number)
+        if beginning is not None and beginning.place > bandit.learner.place:
+            self._load_again(bandit, store)
+            self.leftovers.cut(bandit.record.number, bandit.learner.life.begins)
+
+    def _load_again(self, bandit: LiveBandit, store: Store | StorePart) -> None:
+        """Take the state from the store: some of what it follows from is gone."""
+        first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
+        bandit.learner, bandit.saved = load(bandit.record, first, store)
+        bandit.oldest, bandit.timed, bandit.seen = None, False, 0
+        self._touch(bandit)
+
     def _take(self, bandit: LiveBandit, entry: LogEntry, store: Store | StorePart) -> None:
-        """Fold in what another process wrote. Where a new policy acts, that process has kept a snapshot as well."""
-        if not needs_refold(entry.event):
+        """Fold in what another process wrote. Where a new policy acts, or something was forgotten, that process has
+        kept a snapshot as well."""
+        if isinstance(entry.event, Forgot) or needs_refold(entry.event):
+            self._load_again(bandit, store)
+        else:
             bandit.learner.apply(entry.event)
-            return
-        kept = store.snapshot(entry.bandit)
-        with suppress(ValueError, KeyError, TypeError):  # of another version: then the log is folded
-            if kept is not None and kept.place >= entry.place:
-                first = msgspec.json.decode(bandit.record.settings, type=BanditSettings)
-                bandit.learner = Learner.restore(first, bandit.record.seed, kept.body)
-                return
-        step(bandit.learner, entry.event, partial(events, store, entry.bandit))
 
     # What happens to a bandit now and later.
 
@@ -271,12 +233,17 @@ class Bandits(dict[str, LiveBandit]):
         for item in items:
             if isinstance(item, LogEntry) and item.bandit in self._numbers:
                 self._numbers[item.bandit].fresh.pop((KINDS[type(item.event)], item.event.id), None)
+            elif isinstance(item, Beginning) and item.bandit in self._numbers:
+                self._numbers[item.bandit].begun = None
 
     def _applied(self, bandit: LiveBandit, event: Event) -> None:
         """Note that an event was folded in."""
         if isinstance(event, Erased):
             self._drop(bandit, event)
             return
+        if isinstance(event, Cut):
+            bandit.oldest = None
+            self.leftovers.cut(bandit.record.number, event.place)
         if isinstance(event, Changed):  # windows may be shorter now, or open again
             bandit.timed = False
             if event.settings.get("archived") is False:
@@ -289,20 +256,54 @@ class Bandits(dict[str, LiveBandit]):
             del self[event.name]
         self._bury(bandit.record.number, event)
 
-    def purges(self) -> int | None:
-        """The number of a deleted bandit whose events may still be there, until `purge` finds none."""
-        return self._purges[0] if self._purges else None
-
     def purge(self, number: int, items: list[Item]) -> None:
-        """Let the next events of a deleted bandit go. Only the last one stays, by which other processes hear of it."""
-        if (known := self._numbers.get(number)) and known.fresh:
-            return  # it is being deleted
-        ends = self._readable(number).ends(number)
-        if ends is None or ends[0] == ends[1]:
-            self._purges.popleft()
-            self._numbers.pop(number, None)
-        else:
-            items.append(Purge(number, ends[0], min(ends[0] + PURGE, ends[1]) - 1))
+        """Let the next events go of a deleted bandit, or of a log that was cut."""
+        self.leftovers.purge(number, self._numbers.get(number), partial(self._readable, number), items)
+        if number not in self.leftovers and (bandit := self._numbers.get(number)) and bandit.learner.life.erased:
+            del self._numbers[number]
+
+    def carried(self, bandit: LiveBandit) -> list[str]:
+        """The ids of the decisions that stay although the log was cut after them."""
+        beginning = self.beginning(bandit)
+        return [] if beginning is None else open_ids(beginning)
+
+    def first_at(self, bandit: LiveBandit) -> float | None:
+        """Time of the first event of a log, as far as it is written."""
+        if bandit.oldest is None:
+            found = self.page(bandit, bandit.learner.life.begins)
+            bandit.oldest = decode(found[0]).at if found else None
+        return bandit.oldest
+
+    def beginning(self, bandit: LiveBandit) -> Beginning | None:
+        """What a log begins with that was cut, whether it is written or about to be."""
+        number = bandit.record.number
+        if bandit.learner.life.begins == 0:
+            return None
+        return bandit.begun or self._readable(number).beginning(number)
+
+    def begin(self, bandit: LiveBandit, kept: Beginning, event: Cut, items: list[Item]) -> None:
+        """Let a log begin with a state that is kept. A snapshot of now comes with it, for a quick start."""
+        bandit.begun, bandit.switched = kept, True
+        items.append(kept)
+        self.put(bandit, event, items)
+
+    def replace(self, bandit: LiveBandit, learner: Learner, event: Forgot, items: list[Item]) -> None:
+        """Go on with another state, from an event on. A snapshot comes with it, so that nobody finds the old one."""
+        bandit.learner, bandit.switched, bandit.seen = learner, True, 0
+        bandit.timed = False
+        self.put(bandit, event, items)
+
+    def held(self, bandit: LiveBandit, id: str) -> list[Held]:  # noqa: A002
+        """Where the decision of an id and its reward are, as far as they are written."""
+        return self._readable(bandit.record.number).held(bandit.record.number, id)
+
+    def change_to(self, bandit: LiveBandit, version: int) -> Changed:
+        """The change that made a version of the settings, since the log began."""
+        number, kind = bandit.record.number, KINDS[Changed]
+        found = bandit.fresh.get((kind, str(version))) or self._readable(number).change(number, version)
+        if not isinstance(found, Changed):
+            raise DamageError(f"bandit {bandit.record.name!r}: the change to version {version} is missing")
+        return found
 
     def _touch(self, bandit: LiveBandit) -> None:
         self._changed.add(bandit)
@@ -368,13 +369,3 @@ class Bandits(dict[str, LiveBandit]):
     def _keep(self, bandit: LiveBandit) -> Snapshot:
         bandit.saved, bandit.switched = bandit.learner.place, False
         return Snapshot(bandit.record.number, bandit.saved, bandit.learner.snapshot())
-
-
-def _restored(record: Bandit, settings: BanditSettings, store: Store) -> Learner:
-    """A bandit's state as its last snapshot has it, or a new one."""
-    try:
-        if (kept := store.snapshot(record.number)) is not None:
-            return Learner.restore(settings, record.seed, kept.body)
-    except (DamageError, ValueError, KeyError, TypeError) as error:
-        log.warning("bandit %s: its snapshot is of no use (%r); its whole log is folded", record.name, error)
-    return Learner(settings, record.seed)

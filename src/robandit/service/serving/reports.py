@@ -8,13 +8,14 @@ from robandit.service.learning.belief import belief, doubted
 from robandit.service.learning.labels import label
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.notices import assumes
-from robandit.service.learning.worth import worth
+from robandit.service.learning.worth import Worth, worth
 from robandit.service.meters import gauge
 from robandit.service.serving.alarms import made
+from robandit.service.serving.cuts import cut_made
 from robandit.service.serving.lanes import Lanes
-from robandit.service.serving.live import LiveBandit
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.wire.shadows import ShadowReport
-from robandit.wire.types import Alarm, Status
+from robandit.wire.types import Alarm, Effect, Status
 
 MOST_NAMED = 500
 """Number of bandits that have series of their own in the metrics, the oldest; the others are summed up as one named
@@ -25,7 +26,6 @@ def status(bandit: LiveBandit, now: float) -> Status:
     """How a bandit is doing."""
     learner = bandit.learner
     known = worth(learner, bandit.vectors.span)
-    features, low = bandit.vectors.features, learner.declared.low if learner.declared else 0.0
     return Status(
         name=bandit.record.name,
         settings=bandit.settings,
@@ -43,14 +43,21 @@ def status(bandit: LiveBandit, now: float) -> Status:
         estimate=known.estimate.tolist(),
         standard_error=known.standard_error.tolist(),
         uncertainty=known.uncertainty.tolist(),
-        named=None if features is None else known.named(features, low),
+        named=_named(bandit, known),
         unusual=learner.unusual,
         recent=list(learner.recent),
         curves=learner.history.curves,
+        cut=cut_made(learner.life.cut),
         certificate=_alarm(learner),
         shadows=_shadows(learner),
         belief=belief(learner),
     )
+
+
+def _named(bandit: LiveBandit, known: Worth) -> list[Effect] | None:
+    """What the estimate says of each feature by name, where there are names."""
+    features, declared = bandit.vectors.features, bandit.learner.declared
+    return None if features is None else known.named(features, declared.low if declared else 0.0)
 
 
 def _shadows(learner: Learner) -> list[ShadowReport]:

@@ -13,7 +13,8 @@ from robandit.service.refused import Refused
 from robandit.service.serving.change_queue import Job, JobGroup, damaged
 from robandit.service.serving.changes import NoRoundsError, UnwrittenDecision, chosen
 from robandit.service.serving.imports import UnwrittenRows
-from robandit.service.serving.live import Bandits, LiveBandit
+from robandit.service.serving.live import Bandits
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.serving.shared_queue import GroupQueue, SharedQueue
 from robandit.service.stores.store import LANES, DamageError, LogEntry, StoreError, StorePart, View
 from robandit.wire.events import Decided, Imported

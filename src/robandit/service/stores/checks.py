@@ -15,19 +15,23 @@ from robandit.service.stores.store import (
     PAGE,
     UNPLACED,
     Bandit,
+    Beginning,
     DamageError,
+    Held,
     Item,
     LogEntry,
     Purge,
+    Rewrite,
     Snapshot,
     Store,
     StoreError,
     StorePart,
     append,
     events,
+    open_ids,
     read_tombstone,
 )
-from robandit.wire.events import Closed, Decided, Erased, Event, Proved, Rewarded
+from robandit.wire.events import Blank, Changed, Closed, Cut, Decided, Erased, Event, Proved, Rewarded
 
 MakeStore: TypeAlias = Callable[[], Store]
 STRANGE = "\x00 ' \\ % ? ü"  # an id may hold any character
@@ -114,6 +118,47 @@ def check_deleted(make: MakeStore, bandit: int) -> None:
         assert store.ends(again.number) == (1, 1) and store.ends(10_000) is None, "other events have gone"
 
 
+def check_beginning(make: MakeStore, bandit: int) -> None:
+    """A log that was cut keeps what it begins with, the decisions that were open, and all that comes after."""
+    log: list[Event] = [_decided("a"), _decided("b"), Rewarded(id="a", at=1.0, reward=1.0), _decided("c")]
+    cut = Cut(id="3", at=2.0, place=3, before=1.0, decisions=2, open=1)
+    kept = Beginning(bandit, 3, msgspec.msgpack.encode([STRANGE, "b"]), b"\xff\x00")
+    _write(make, _entries(bandit, log))
+    _write(make, [kept._replace(body=b""), LogEntry(bandit, 5, cut), kept])
+    with closing(make()) as store:
+        there = store.before(bandit, 4, 2)
+        assert there == [Held(3, 1, "a"), Held(2, 0, "b")], "what a log holds before a place is not found"
+    _write(make, [Purge(bandit, 1, 3, keep=(2,))])
+    with closing(make()) as store:
+        assert store.beginning(bandit) == kept and open_ids(kept) == [STRANGE, "b"], "what a log begins with is lost"
+        assert store.beginning(bandit - 1) is None, "a log that is whole begins with something"
+        assert list(events(store, bandit, after=3)) == [log[3], cut], "a log can't be read from where it was cut"
+        assert store.find(bandit, "b", final=False) == log[1], "a decision that was open has gone"
+        assert store.find(bandit, "a", final=True) is None, "events have not gone"
+    changed = Changed(id="2", at=3.0, asked={}, settings={})
+    _write(make, [LogEntry(bandit, 6, changed)])
+    with closing(make()) as store:
+        assert store.change(bandit, 2) == changed and store.change(bandit, 3) is None, "a change is not found"
+    _write(make, [LogEntry(bandit, 7, Erased(id="erased", at=4.0, name=f"bandit-{bandit}", version=2))])
+    with closing(make()) as store:
+        assert store.beginning(bandit) is None, "a deleted bandit has what its log begins with"
+
+
+def check_rewritten(make: MakeStore, bandit: int) -> None:
+    """An event may take the place of another. What was there is not found any more, and its id is free."""
+    log: list[Event] = [_decided(STRANGE), _decided("b"), Rewarded(id=STRANGE, at=1.0, reward=1.0)]
+    _write(make, _entries(bandit, log))
+    with closing(make()) as store:
+        assert store.held(bandit, STRANGE) == [Held(1, 0, STRANGE), Held(3, 1, STRANGE)], "an id's events aren't found"
+        assert store.held(bandit, "new") == [], "an id is found that nobody used"
+    blanks = [Blank(id=str(place), at=0.5) for place in (1, 3)]
+    _write(make, [Rewrite(bandit, place, blank) for place, blank in zip((1, 3), blanks, strict=True)])
+    with closing(make()) as store:
+        assert list(events(store, bandit)) == [blanks[0], log[1], blanks[1]], "an event is not rewritten, or another is"
+        assert store.held(bandit, STRANGE) == [], "what was rewritten is found"
+    _write(make, _entries(bandit, [_decided(STRANGE)], after=3))
+
+
 def check_exclusive(make: MakeStore, bandit: int) -> None:
     """One process at a time writes and watches. Those that share a store hear what the others wrote, once."""
     with closing(make()) as store:
@@ -186,6 +231,7 @@ def _check_placed(store: Store, part: StorePart, bandit: int) -> None:
 
 STORE_CHECKS = (
     *(check_read_back, check_once, check_uncommitted, check_snapshot, check_deleted),
+    *(check_beginning, check_rewritten),
     *(check_exclusive, check_part),
 )
 

@@ -35,6 +35,9 @@ CREATE TABLE IF NOT EXISTS robandit.events (
 CREATE TABLE IF NOT EXISTS robandit.snapshots (
     bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS robandit.beginnings (
+    bandit BIGINT PRIMARY KEY, place BIGINT NOT NULL, open BYTEA NOT NULL, body BYTEA NOT NULL, crc BIGINT NOT NULL
+);
 CREATE SEQUENCE IF NOT EXISTS robandit.unplaced;
 CREATE TABLE IF NOT EXISTS robandit.rounds (bandit BIGINT PRIMARY KEY, given BIGINT NOT NULL);
 """
@@ -58,6 +61,12 @@ unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::smallint[], %b::bytea[], %b
 _KEEP = """
 INSERT INTO snapshots VALUES (%s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
 SET place = excluded.place, body = excluded.body, crc = excluded.crc WHERE excluded.place > snapshots.place
+"""
+_REWRITE = "UPDATE events SET kind = %s, id = %s, body = %s, crc = %s WHERE bandit = %s AND place = %s"
+_PURGE = "DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s AND place <> ALL (%s::bigint[])"
+_BEGIN = """
+INSERT INTO beginnings VALUES (%s, %s, %s, %s, %s) ON CONFLICT (bandit) DO UPDATE
+SET place = excluded.place, open = excluded.open, body = excluded.body, crc = excluded.crc
 """
 _RENAME = "UPDATE bandits SET name = %s, settings = %s, seed = %s, at = %s, crc = %s WHERE number = %s"
 _MODES = {False: 0x726F62616E646976, True: 0x726F62616E646977}
@@ -217,8 +226,10 @@ class PostgresStore(PostgresLink):
             for query, some in (
                 (_RENAME, [(*row[1:], row[0]) for row in found.renamed]),
                 ("DELETE FROM snapshots WHERE bandit = %s", gone),
+                ("DELETE FROM beginnings WHERE bandit = %s", gone),
                 ("INSERT INTO bandits VALUES (%s, %s, %s, %s, %s, %s)", found.bandits),
-                ("DELETE FROM events WHERE bandit = %s AND place BETWEEN %s AND %s", list(map(tuple, found.purges))),
+                (_PURGE, [(*purge[:3], list(purge.keep)) for purge in found.purges]),
+                (_BEGIN, found.beginnings),
             ):
                 for row in some:
                     cursor.execute(query.encode(), row)
@@ -226,6 +237,8 @@ class PostgresStore(PostgresLink):
                 self._free([(entry.bandit, entry.event.id) for entry in found.entries])
                 numbers = [self._next(entry.bandit) for entry in found.entries]
                 cursor.execute(_ADD, (numbers, *event_columns(found.entries)))
+            for bandit, place, *new in zip(*event_columns(found.rewrites), strict=True) if found.rewrites else ():
+                cursor.execute(_REWRITE, (*new, bandit, place))
             for row in map(snapshot_row, snapshots):
                 cursor.execute(_KEEP, row)
         self._bandits = found.bandits[-1][0] if found.bandits else self._bandits

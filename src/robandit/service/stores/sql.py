@@ -17,14 +17,17 @@ from robandit.service.stores.store import (
     PAGE_BYTES,
     UNPLACED,
     Bandit,
+    Beginning,
     DamageError,
+    Held,
     Item,
     LogEntry,
     Purge,
+    Rewrite,
     Snapshot,
     tombstone,
 )
-from robandit.wire.events import Erased, Event, decode, encode
+from robandit.wire.events import Changed, Erased, Event, decode, encode
 
 EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
 REMEDY = "restore it from a backup, and see what else `robandit check` finds"
@@ -52,6 +55,8 @@ class Rows(NamedTuple):
     bandits: list[tuple[Any, ...]]
     entries: list[LogEntry]
     purges: list[Purge]
+    beginnings: list[tuple[Any, ...]]
+    rewrites: list[LogEntry]
 
     @classmethod
     def of(cls, items: Sequence[Item]) -> Rows:
@@ -65,6 +70,8 @@ class Rows(NamedTuple):
             [bandit_row(erased.get(one.number, one)) for one in made],
             entries,
             [item for item in items if isinstance(item, Purge)],
+            [(*item, checksum(*item)) for item in items if isinstance(item, Beginning) and item.bandit not in erased],
+            [LogEntry(*item) for item in items if isinstance(item, Rewrite)],
         )
 
 
@@ -134,14 +141,30 @@ class SQLReader(ABC):
         return max(1, sum(size <= PAGE_BYTES for size in sizes))
 
     def find(self, bandit: int, id: str, *, final: bool) -> Event | None:  # noqa: A002
+        return self._find(bandit, id, int(final))
+
+    def change(self, bandit: int, version: int) -> Event | None:
+        return self._find(bandit, str(version), KINDS[Changed])
+
+    def _find(self, bandit: int, id: str, kind: int) -> Event | None:  # noqa: A002
+        """The event of an id and a kind."""
         query = "SELECT place, body, crc FROM events WHERE bandit = ? AND id = ? AND kind = ?"
-        rows = self._rows(query, bandit, self._id(id), int(final))
+        rows = self._rows(query, bandit, self._id(id), kind)
         if not rows:
             return None
         ((place, body, crc),) = rows
-        if checksum(bandit, max(place, UNPLACED), int(final), id, body) != crc:
+        if checksum(bandit, max(place, UNPLACED), kind, id, body) != crc:
             raise self._damaged(bandit, place)
         return decode(body)
+
+    def held(self, bandit: int, id: str) -> list[Held]:  # noqa: A002
+        query = "SELECT place, kind FROM events WHERE bandit = ? AND id = ? AND kind < 2 AND place > 0 ORDER BY kind"
+        return [Held(place, kind, id) for place, kind in self._rows(query, bandit, self._id(id))]
+
+    def before(self, bandit: int, place: int, most: int) -> list[Held]:
+        query = "SELECT place, kind, id FROM events WHERE bandit = ? AND place > 0 AND place < ?"
+        rows = self._rows(f"{query} ORDER BY place DESC LIMIT ?", bandit, place, most)
+        return [Held(there, kind, self._text(id)) for there, kind, id in rows]  # noqa: A001
 
     def _entry(self, bandit: int, place: int, kind: int, id: Any, body: bytes, crc: int) -> LogEntry:  # noqa: A002
         """An event of the log from its row."""
@@ -154,6 +177,14 @@ class SQLReader(ABC):
         if rows and checksum(*rows[0][:3]) != rows[0][3]:
             raise DamageError(f"{self.where}: the snapshot of bandit {self._name(bandit)} is damaged")
         return Snapshot(*rows[0][:3]) if rows else None
+
+    def beginning(self, bandit: int) -> Beginning | None:
+        rows = self._rows("SELECT bandit, place, open, body, crc FROM beginnings WHERE bandit = ?", bandit)
+        if rows and checksum(*rows[0][:4]) != rows[0][4]:
+            raise DamageError(
+                f"{self.where}: the state that the log of bandit {self._name(bandit)} begins with is damaged; {REMEDY}"
+            )
+        return Beginning(*rows[0][:4]) if rows else None
 
     def _damaged(self, bandit: int, place: int) -> DamageError:
         return DamageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,10 +14,16 @@ import apsw
 from robandit.service.stores.sql import EVENTS, REMEDY, Rows, SQLReader, checked, event_row, snapshot_row
 from robandit.service.stores.sqlite_copy import copying, open_calm
 from robandit.service.stores.sqlite_tables import UNREADABLE, faults, prepare
-from robandit.service.stores.store import DamageError, Item, Snapshot, Store, StoreError
+from robandit.service.stores.store import Beginning, DamageError, Item, Snapshot, Store, StoreError, open_ids
 
 OLDEST = 3_051_003
 """The first SQLite (3.51.3) that does not lose commits when its write-ahead log is reset."""
+_PAGES_BACK = 2000
+"""Number of pages that the file shrinks by at most when events go. A purge frees fewer, unless its events are large."""
+_REWRITE = "UPDATE events SET kind = ?, id = ?, body = ?, crc = ? WHERE bandit = ? AND place = ?"
+_PURGE = """
+DELETE FROM events WHERE bandit = ? AND place BETWEEN ? AND ? AND place NOT IN (SELECT value FROM json_each(?))
+"""
 
 
 class SQLiteStore(SQLReader):
@@ -38,13 +45,16 @@ class SQLiteStore(SQLReader):
                 f"SQLite {apsw.sqlite_lib_version()} can lose commits; robandit needs 3.51.3 or later: update apsw"
             )
         self.now, self.where = clock, str(path)
+        self._freed = False
         try:
             self._db = apsw.Connection(str(path), vfs=vfs)
             self._db.set_busy_timeout(0)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which a file keeps from its first page on
             mode = self._db.pragma("journal_mode", "WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute("PRAGMA cell_size_check = ON")
+            self._db.execute("PRAGMA secure_delete = ON").fetchall()  # what goes is overwritten
             prepare(self._db, self.where)
         except apsw.BusyError:
             raise StoreError(f"{path} is open in another process; only one can serve from it") from None
@@ -70,18 +80,30 @@ class SQLiteStore(SQLReader):
 
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
         rows = Rows.of(items)
+        self._freed = bool(rows.purges)
         with self._whole():
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO bandits VALUES (?, ?, ?, ?, ?, ?)", rows.renamed)
-            self._db.executemany("DELETE FROM snapshots WHERE bandit = ?", [(row[0],) for row in rows.renamed])
+            for table in ("snapshots", "beginnings"):
+                self._db.executemany(f"DELETE FROM {table} WHERE bandit = ?", [(row[0],) for row in rows.renamed])
             self._db.executemany("INSERT INTO bandits VALUES (?, ?, ?, ?, ?, ?)", rows.bandits)
             self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", map(event_row, rows.entries))
-            self._db.executemany("DELETE FROM events WHERE bandit = ? AND place BETWEEN ? AND ?", rows.purges)
+            self._db.executemany(_REWRITE, [(*row[2:], *row[:2]) for row in map(event_row, rows.rewrites)])
+            self._db.executemany(_PURGE, [(*purge[:3], json.dumps(purge.keep)) for purge in rows.purges])
+            self._db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?, ?, ?)", rows.beginnings)
             self._db.executemany("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", map(snapshot_row, snapshots))
 
     def commit(self) -> None:
         with self._whole():
+            if self._freed:  # each page takes a step
+                self._db.execute(f"PRAGMA incremental_vacuum({_PAGES_BACK})").fetchall()
             self._db.execute("COMMIT")
+
+    def shrink(self) -> None:
+        """Write the whole file anew, without free room, so that it can shrink by itself from then on."""
+        with self._whole():
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -159,10 +181,20 @@ def _read_log(db: apsw.Connection, path: Path, name: str, number: int) -> Iterat
         query = "SELECT body FROM events WHERE bandit = ? ORDER BY place"
         yield from (body for (body,) in db.execute(query, (number,)))
         return
-    rows = db.execute(f"{EVENTS} ORDER BY place", (number,))
-    yield from checked(
-        rows, 0, lambda place: DamageError(f"{path}: event {place} of bandit {name!r} is damaged or missing; {REMEDY}")
-    )
+    begins, open_ = 0, list[str]()
+    if db.pragma("user_version") >= 3:
+        for row in db.execute("SELECT bandit, place, open, body FROM beginnings WHERE bandit = ?", (number,)):
+            found = Beginning(*row)
+            begins, open_ = found.place, open_ids(found)
+    for id in open_:  # noqa: A001
+        query = "SELECT body FROM events WHERE bandit = ? AND id = ? AND kind = 0"
+        yield from (body for (body,) in db.execute(query, (number, id)))
+    rows = db.execute(f"{EVENTS} AND place > ? ORDER BY place", (number, begins))
+
+    def damaged(place: int) -> DamageError:
+        return DamageError(f"{path}: event {place} of bandit {name!r} is damaged or missing; {REMEDY}")
+
+    yield from checked(rows, begins, damaged)
 
 
 def _number(db: apsw.Connection, path: Path, name: str | None) -> tuple[str, int]:

@@ -21,6 +21,7 @@ _ROWS = {  # what a checksum is taken over, table by table
     "events": "bandit, place, kind, id, body, crc",
     "snapshots": "bandit, place, body, crc",
 }
+_BEGINNINGS = {"beginnings": "bandit, place, open, body, crc"}  # since format 3
 
 
 class Contents(NamedTuple):
@@ -68,7 +69,7 @@ def verify(path: Path) -> Contents:
             if found := faults(db):
                 raise DamageError(f"{path} is damaged: {found[0]}")
             if version > 0:
-                for table, columns in _ROWS.items():
+                for table, columns in (_ROWS | (_BEGINNINGS if version >= 3 else {})).items():
                     _check_rows(path, table, db.execute(f"SELECT {columns} FROM {table}"))
             bandits, events = (db.execute(f"SELECT count(*) FROM {name}").get for name in ("bandits", "events"))
             return Contents(version, int(bandits), int(events))

@@ -27,7 +27,12 @@ TABLES = {
     "snapshots": """CREATE TABLE snapshots (
     bandit INTEGER PRIMARY KEY, place INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL
 )""",
+    "beginnings": """CREATE TABLE beginnings (
+    bandit INTEGER PRIMARY KEY, place INTEGER NOT NULL, open BLOB NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL
+)""",
 }
+_NEW = {"beginnings": 3}
+"""The format that brought a table which the first did not have."""
 
 
 def prepare(db: apsw.Connection, path: str) -> None:
@@ -45,9 +50,10 @@ def prepare(db: apsw.Connection, path: str) -> None:
 
 def _fits(version: int, there: dict[str, str]) -> bool:
     """Whether the tables are those of a format."""
+    known = {name: sql for name, sql in TABLES.items() if version >= _NEW.get(name, 0)}
     if version > 0:
-        return there == TABLES
-    return set(there) == set(TABLES) and not any("crc" in sql for sql in there.values())
+        return there == known
+    return set(there) == set(known) and not any("crc" in sql for sql in there.values())
 
 
 def faults(db: apsw.Connection) -> list[str]:
@@ -86,7 +92,7 @@ def _add_checksums(db: apsw.Connection, path: str) -> None:
     db.execute("DROP INDEX once")
     for table in ("bandits", "events", "snapshots"):
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-    db.execute(_script())
+    db.execute("; ".join(sql for name, sql in TABLES.items() if name not in _NEW))
     for table, order, width in (
         ("bandits", "number", 6),
         ("events", "bandit, place", 6),
@@ -104,7 +110,12 @@ def _keep_older_releases_out(db: apsw.Connection, path: str) -> None:
     """Change nothing but the number: the logs of 2 may hold events that releases of 1 can't read."""
 
 
-_STEPS = (_add_checksums, _keep_older_releases_out)
+def _add_beginnings(db: apsw.Connection, path: str) -> None:
+    """Make room for what logs begin with that were cut."""
+    db.execute(TABLES["beginnings"])
+
+
+_STEPS = (_add_checksums, _keep_older_releases_out, _add_beginnings)
 """What makes tables of the next format of those of each format, from 0 on."""
 
 

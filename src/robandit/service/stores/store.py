@@ -6,14 +6,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from robandit.wire.events import (
     Acknowledged,
+    Blank,
     Changed,
     Closed,
+    Cut,
     Decided,
     Delivered,
     Erased,
     Event,
+    Forgot,
     Imported,
     Proved,
     Rewarded,
@@ -22,12 +27,13 @@ from robandit.wire.events import (
 )
 
 KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Proved: 2, Changed: 3, Erased: 3}
-KINDS |= {Acknowledged: 4, Delivered: 5}
+KINDS |= {Acknowledged: 4, Delivered: 5, Cut: 6, Blank: 7, Forgot: 8}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
-FORMAT = 2
+FORMAT = 3
 """Number of the present format of a store, which the store itself keeps. Format 0 had no checksums. In 1, a log held
-decisions, rewards, defaults and proofs alone. A store of a newer format is refused; an older one is taken over."""
+decisions, rewards, defaults and proofs alone. In 2, every log was
+whole. A store of a newer format is refused; an older one is taken over."""
 LANES = 8
 """Number of lanes of a shared store. A bandit is in the lane of its number modulo this, and bandits of different lanes
 don't wait for each other. All processes that share a store must agree on it."""
@@ -61,11 +67,13 @@ class LogEntry(NamedTuple):
 
 
 class Purge(NamedTuple):
-    """Places of the log of a deleted bandit, from the first to the last, whose events are to go."""
+    """Places of a log, from the first to the last, whose events are to go: the bandit was deleted, or its log cut."""
 
     bandit: int
     first: int
     last: int
+    keep: tuple[int, ...] = ()
+    """Those among these places whose events stay."""
 
 
 class Snapshot(NamedTuple):
@@ -76,7 +84,33 @@ class Snapshot(NamedTuple):
     body: bytes
 
 
-Item: TypeAlias = Bandit | LogEntry | Purge
+class Beginning(NamedTuple):
+    """What a log begins with that was cut at a place: the state there, which is kept until it is cut again."""
+
+    bandit: int
+    place: int
+    open: bytes
+    """The ids of the decisions before that place which stay, as `open_ids` reads them."""
+    body: bytes
+
+
+class Rewrite(NamedTuple):
+    """An event that takes the place of another, which is to go."""
+
+    bandit: int
+    place: int
+    event: Event
+
+
+class Held(NamedTuple):
+    """An event that is in a log: where, of which kind, and its id."""
+
+    place: int
+    kind: int
+    id: str
+
+
+Item: TypeAlias = Bandit | LogEntry | Purge | Beginning | Rewrite
 
 
 class StoreError(Exception):
@@ -144,6 +178,18 @@ class StorePart(Protocol):
         """The last snapshot kept of a bandit."""
         ...
 
+    def beginning(self, bandit: int) -> Beginning | None:
+        """What a log begins with that was cut."""
+        ...
+
+    def bandits(self) -> list[Bandit]:
+        """All bandits, by number."""
+        ...
+
+    def ends(self, bandit: int) -> tuple[int, int] | None:
+        """The places of the first and of the last event of a log."""
+        ...
+
     def unplaced(self) -> set[int]:
         """The lanes that have decisions without a place."""
         ...
@@ -187,7 +233,8 @@ class Store(Protocol):
     def put(self, items: Sequence[Item], snapshots: Sequence[Snapshot] = ()) -> None:
         """Hand these over, all or none. They are not safe before `commit`.
 
-        After an event `Erased` the bandit has no snapshot and its name is free; `bandits` has its `tombstone`.
+        After an event `Erased` the bandit has no snapshot and no beginning, and its name is free; `bandits` has its
+        `tombstone`. A `Beginning` takes the place of the one before.
         """
         ...
 
@@ -226,12 +273,29 @@ class Store(Protocol):
         """The decision of an id; with ``final``, its reward or default."""
         ...
 
+    def change(self, bandit: int, version: int) -> Event | None:
+        """The change that made a version of a bandit's settings."""
+        ...
+
     def ends(self, bandit: int) -> tuple[int, int] | None:
-        """The places of the first and of the last event that is there. The first is 1 unless the bandit was deleted."""
+        """The places of the first and of the last event that is there. The first is 1 unless the bandit was deleted or
+        its log cut."""
+        ...
+
+    def before(self, bandit: int, place: int, most: int) -> list[Held]:
+        """What a log holds before a place: the last ``most`` events, the nearest first."""
+        ...
+
+    def held(self, bandit: int, id: str) -> list[Held]:  # noqa: A002
+        """The decision of an id, and its reward or default."""
         ...
 
     def snapshot(self, bandit: int) -> Snapshot | None:
         """The last snapshot kept of a bandit."""
+        ...
+
+    def beginning(self, bandit: int) -> Beginning | None:
+        """What a log begins with that was cut. Its events come after that place."""
         ...
 
     def copy(self, path: Path) -> Generator[None, None, None]:
@@ -242,6 +306,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Close the store. What was put and not committed is dropped."""
         ...
+
+
+def open_ids(beginning: Beginning) -> list[str]:
+    """The ids of the decisions that stay although the log was cut after them, the oldest first."""
+    return msgspec.msgpack.decode(beginning.open, type=list[str])
 
 
 def tombstone(entry: LogEntry) -> Bandit:

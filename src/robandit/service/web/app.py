@@ -37,6 +37,8 @@ from robandit.service.web.senders import Senders, require_type
 from robandit.wire.activity import RANGES
 from robandit.wire.alarms import Acknowledgement
 from robandit.wire.changes import Change, ChangeWaits
+from robandit.wire.cuts import CutWaits, CutWanted
+from robandit.wire.forgetting import ForgetWaits, ForgetWanted
 from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
 
@@ -139,6 +141,8 @@ class Service:
         """The routes for what is under the name of a bandit, but for decisions and rewards."""
         calls = [
             ("imports", "admin", self._import, "POST"),
+            ("cuts", "admin", self._cut, "POST"),
+            ("forget", "admin", self._forget, "POST"),
             ("acknowledgements", "admin", self._acknowledge, "POST"),
             ("activity", "read", self._activity, "GET"),
             ("log", "read", self._log, "GET"),
@@ -165,7 +169,8 @@ class Service:
             await asyncio.to_thread(self.hub.stop)  # which may wait for a database
 
     def _chores(self) -> Sequence[Callable[[], Awaitable[None]]]:
-        return self.hub.place, self.hub.close_windows, self.hub.look, self.hub.purge, self._refresh
+        hub = self.hub
+        return hub.place, hub.close_windows, hub.look, hub.purge, hub.retain, self._refresh
 
     async def _tick(self, do: Callable[[], Awaitable[None]]) -> None:
         """Do this once a second, even after it has failed."""
@@ -228,6 +233,16 @@ class Service:
         rows = _HISTORY.decode(await _body(request.scope, request.receive))
         return answer(await self.hub.learn_history(request.path_params["name"], rows))
 
+    async def _cut(self, request: Request) -> Response:
+        wanted = msgspec.json.decode(await _body(request.scope, request.receive), type=CutWanted)
+        found = await self.hub.cut(request.path_params["name"], wanted.keep_days)
+        return answer(found, 202 if isinstance(found, CutWaits) else 200)
+
+    async def _forget(self, request: Request) -> Response:
+        wanted = msgspec.json.decode(await _body(request.scope, request.receive), type=ForgetWanted)
+        found = await self.hub.forget(request.path_params["name"], wanted.decision_ids)
+        return answer(found, 202 if isinstance(found, ForgetWaits) else 200)
+
     async def _acknowledge(self, request: Request) -> Response:
         wanted = _ACKNOWLEDGEMENT.decode(await _body(request.scope, request.receive))
         key = self._keys.find(request.headers) if self._keys.required else None
@@ -275,7 +290,8 @@ class Service:
         except ImportError as error:
             message = f"the log as Parquet needs {error.name} where the service runs: {install('lab')}"
             raise Refused(501, message) from None
-        file = await as_parquet(name, lambda: self.hub.log(name), request.is_disconnected)
+        begins = self.hub.begins(name)  # it is read twice
+        file = await as_parquet(name, lambda: self.hub.log(name, begins), request.is_disconnected)
         if file is None:
             raise ClientDisconnect
         return Download(file, f"{name}.parquet", "application/vnd.apache.parquet")

@@ -14,7 +14,7 @@ import msgspec
 from robandit.service.hub import Hub
 from robandit.service.learning.notices import Notice
 from robandit.service.refused import Refused
-from robandit.service.serving.live import LiveBandit
+from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.web.hooks import Hook, HookError
 
 log = logging.getLogger("robandit.service")
