@@ -1158,6 +1158,555 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/bandits/{name}/cuts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example shop */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let the old events of a log go, and keep what they taught */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @example shop */
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    /**
+                     * @example {
+                     *       "keep_days": 30
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CutWanted"];
+                };
+            };
+            responses: {
+                /** @description The request was carried out. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CutMade"];
+                    };
+                };
+                /** @description The beginning is folded first; ask again. */
+                202: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CutWaits"];
+                    };
+                };
+                /** @description The body is not JSON. */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key is missing or unknown. */
+                401: {
+                    headers: {
+                        "WWW-Authenticate": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has another role or is for other bandits, or a page elsewhere has sent this. */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description There is no such bandit. */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The log is being cut already, elsewhere. */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is too large. */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not declared to be JSON. */
+                415: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not as described; the message says where. */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has sent too many requests. */
+                429: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The service can't write now; ask again with the same ids. */
+                503: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/bandits/{name}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example shop */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Forget decisions, as if they had never been made */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @example shop */
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    /**
+                     * @example {
+                     *       "decision_ids": [
+                     *         "visit-1"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ForgetWanted"];
+                };
+            };
+            responses: {
+                /** @description The request was carried out. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ForgetMade"];
+                    };
+                };
+                /** @description The log is folded first; ask again. */
+                202: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ForgetWaits"];
+                    };
+                };
+                /** @description The body is not JSON. */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key is missing or unknown. */
+                401: {
+                    headers: {
+                        "WWW-Authenticate": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has another role or is for other bandits, or a page elsewhere has sent this. */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description There is no such bandit. */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description Other decisions are being forgotten. */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is too large. */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not declared to be JSON. */
+                415: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not as described; the message says where. */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has sent too many requests. */
+                429: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The service can't write now; ask again with the same ids. */
+                503: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/bandits/{name}/activity": {
+        parameters: {
+            query?: {
+                /** @description Range of time: two minutes by the second, two hours by the minute, or a week by the hour. */
+                range?: "seconds" | "minutes" | "hours";
+            };
+            header?: never;
+            path: {
+                /** @example shop */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** See what was chosen, what that earned, and how the bandit does beside uniform play */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Range of time: two minutes by the second, two hours by the minute, or a week by the hour. */
+                    range?: "seconds" | "minutes" | "hours";
+                };
+                header?: never;
+                path: {
+                    /** @example shop */
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The request was carried out. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ActivityReport"];
+                    };
+                };
+                /** @description The key is missing or unknown. */
+                401: {
+                    headers: {
+                        "WWW-Authenticate": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has another role or is for other bandits, or a page elsewhere has sent this. */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description There is no such bandit. */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description There is no such range. */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has sent too many requests. */
+                429: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/bandits/{name}/acknowledgements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example shop */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Acknowledge what is proved */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @example shop */
+                    name: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    /**
+                     * @example {
+                     *       "lower_bound": 5.2,
+                     *       "by": "Ada",
+                     *       "note": "bots of a partner; quarantined"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Acknowledgement"];
+                };
+            };
+            responses: {
+                /** @description The request was carried out. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["AcknowledgementMade"];
+                    };
+                };
+                /** @description The body is not JSON. */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key is missing or unknown. */
+                401: {
+                    headers: {
+                        "WWW-Authenticate": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has another role or is for other bandits, or a page elsewhere has sent this. */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description There is no such bandit. */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description Nothing is proved, or another amount than that. */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is too large. */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not declared to be JSON. */
+                415: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The body is not as described; the message says where. */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has sent too many requests. */
+                429: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The service can't write now; ask again with the same ids. */
+                503: {
+                    headers: {
+                        "Retry-After": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/bandits/{name}/log": {
         parameters: {
             query?: {
@@ -1361,6 +1910,71 @@ export interface paths {
                 /** @description There is no room for the copy, or it failed. */
                 507: {
                     headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** See how this process has done in the last two hours */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The request was carried out. */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ServiceReport"];
+                    };
+                };
+                /** @description The key is missing or unknown. */
+                401: {
+                    headers: {
+                        "WWW-Authenticate": string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has another role or is for other bandits, or a page elsewhere has sent this. */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Problem"];
+                    };
+                };
+                /** @description The key has sent too many requests. */
+                429: {
+                    headers: {
+                        "Retry-After": string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -1641,6 +2255,8 @@ export interface components {
             /** @default null */
             default_reward?: number | null;
             /** @default null */
+            retention_days?: number | null;
+            /** @default null */
             seed?: number | null;
         } & ({
             /** @enum {unknown} */
@@ -1745,6 +2361,8 @@ export interface components {
             reward_window: number;
             /** @default null */
             default_reward: number | null;
+            /** @default null */
+            retention_days: number | null;
         };
         /**
          * Status
@@ -1812,6 +2430,11 @@ export interface components {
             };
             certificate: components["schemas"]["Alarm"];
             /**
+             * @description Where the log begins, if it was cut; null if it is whole.
+             * @default null
+             */
+            cut: components["schemas"]["CutMade"] | null;
+            /**
              * @description The policies that watch, and never act.
              * @default []
              */
@@ -1857,6 +2480,72 @@ export interface components {
             at: number | null;
             /** @description First corrupt round by the cheapest explanation, which is likely but not proved. */
             since: number | null;
+            /**
+             * @description The one source without which all others agree, if that is clear.
+             * @default null
+             */
+            blamed: string | null;
+            /**
+             * @description What the proof assumes, in words.
+             * @default
+             */
+            assumes: string;
+            /**
+             * @description Whether corruption is proved that nobody has acknowledged.
+             * @default false
+             */
+            up: boolean;
+            /**
+             * @description The last acknowledgement, if there is one.
+             * @default null
+             */
+            acknowledged: components["schemas"]["AcknowledgementMade"] | null;
+        };
+        /**
+         * AcknowledgementMade
+         * @description An acknowledgement as the log has it.
+         */
+        AcknowledgementMade: {
+            /** @description The proved corruption that it is about. */
+            lower_bound: number;
+            /** @description When it was made, in seconds since 1970. */
+            at: number;
+            /** @description Name of the key that was used; null where the service has no keys. */
+            key: string | null;
+            /** @description Who said so, in their own words: nobody has checked that. */
+            by: string | null;
+            note: string;
+        };
+        /**
+         * CutMade
+         * @description Where a log begins. What came before taught the policy, and is gone: no other policy can learn it.
+         */
+        CutMade: {
+            /**
+             * @description Number of events before the beginning, all in all; 0 if the log is whole.
+             * @default 0
+             */
+            events: number;
+            /**
+             * @description Number of decisions among them.
+             * @default 0
+             */
+            decisions: number;
+            /**
+             * @description Number of these decisions that stay, since their reward had not come by the last event before.
+             * @default 0
+             */
+            kept_open: number;
+            /**
+             * @description Time of the last event before it, in seconds since 1970.
+             * @default null
+             */
+            before: number | null;
+            /**
+             * @description Time at which the log was cut, in seconds since 1970.
+             * @default null
+             */
+            at: number | null;
         };
         /**
          * ShadowReport
@@ -1926,7 +2615,8 @@ export interface components {
          * Change
          * @description What should change about a bandit. What is left out stays as it is.
          *
-         *         A new policy, or other settings of it, learns the log from its beginning. The old one acts until then.
+         *         A new policy, or other settings of it, learns the log from its beginning. The old one acts until then. Where the
+         *         log was cut, that beginning is where it was cut last, and the answer says so.
          */
         Change: {
             /** @description Version of the settings that this changes, as the bandit's state has it. */
@@ -1936,6 +2626,7 @@ export interface components {
             /** @description Number of seconds that a reward may take. */
             reward_window?: number;
             default_reward?: number | null;
+            retention_days?: number | null;
             /** @description Whether the bandit only keeps its log, and makes no decisions and takes no rewards. */
             archived?: boolean;
             ruling?: components["schemas"]["Ruling"];
@@ -2005,6 +2696,11 @@ export interface components {
             at: number;
             /** @description Every setting that it changed, with its new value. */
             settings: Record<string, unknown>;
+            /**
+             * @description Number of events that a new policy could not learn, since the log had been cut there.
+             * @default 0
+             */
+            learnt_after: number;
         };
         /**
          * ChangeWaits
@@ -2054,6 +2750,171 @@ export interface components {
             };
             /** @default null */
             sigma?: number | null;
+        };
+        /**
+         * CutWanted
+         * @description Where a log is to be cut.
+         */
+        CutWanted: {
+            /** @description Events that are younger than so many days stay. */
+            keep_days: number;
+        };
+        /**
+         * CutWaits
+         * @description A log that is not cut yet, since its beginning is folded first. Ask again with the same request.
+         */
+        CutWaits: {
+            /** @description Number of events that are folded. */
+            folded: number;
+            /** @description Number of events in the log. */
+            events: number;
+        };
+        /**
+         * ForgetWanted
+         * @description What is to be forgotten.
+         */
+        ForgetWanted: {
+            /** @description Ids of decisions, or of rows of history. */
+            decision_ids: string[];
+        };
+        /**
+         * ForgetMade
+         * @description What was forgotten. The state is now one that has never known it.
+         */
+        ForgetMade: {
+            /** @description Number of decisions, and of rows of history, that have gone just now. */
+            decisions: number;
+            /** @description Ids that the log does not have. What was cut from it stays in what was learnt, as numbers. */
+            unknown: string[];
+            /** @description Ids of decisions that stay: the log was cut after them, while they were open. The next cut takes them. */
+            cut: string[];
+        };
+        /**
+         * ForgetWaits
+         * @description Nothing is forgotten yet, since the log is folded first. Ask again with the same request.
+         */
+        ForgetWaits: {
+            /** @description Number of events that are folded. */
+            folded: number;
+            /** @description Number of events in the log. */
+            events: number;
+        };
+        /**
+         * Acknowledgement
+         * @description An operator has seen what is proved. The alarm goes up again if more is proved.
+         */
+        Acknowledgement: {
+            /** @description The proved corruption that you have seen, as the bandit's state has it. */
+            lower_bound: number;
+            /** @default null */
+            by?: string | null;
+            /**
+             * @description What was found, or what is being done.
+             * @default
+             */
+            note?: string;
+        };
+        /**
+         * ActivityReport
+         * @description What was chosen and what it earned in a range of time. All of it is the fold of the log.
+         */
+        ActivityReport: {
+            /** @enum {string} */
+            range: "seconds" | "minutes" | "hours";
+            /** @description Seconds that a stretch of time takes. */
+            width: number;
+            /** @description The service's time, in seconds since 1970. */
+            now: number;
+            /** @description Beginnings of the stretches in which something happened. */
+            starts: number[];
+            /** @description Actions: those with the most decisions in this range first. */
+            actions: components["schemas"]["Activity"][];
+            /** @description Sources of traffic, in the same order. */
+            sources: components["schemas"]["Activity"][];
+            uniform: components["schemas"]["UniformReport"];
+        };
+        /**
+         * Activity
+         * @description What was decided and earned by one action, or for visitors of one source.
+         */
+        Activity: {
+            /** @description The action's id, or the source's label, cut to 64 characters; null for visitors without a source. */
+            name: string | null;
+            /** @description Whether it stands for all that are not told apart; its name is null. */
+            others: boolean;
+            /** @description Number of decisions since the bandit was made. */
+            decisions: number;
+            /** @description Number of rewards since then, defaults included. */
+            rewards: number;
+            /** @description Mean of the rewards in this range of time; null if there were none. */
+            recent: components["schemas"]["MeanInterval"] | null;
+            /** @description Number of decisions in each stretch of time. */
+            made: number[];
+            /** @description Number of rewards that became final in each stretch of time, and their sum. */
+            earned: [
+                number,
+                number
+            ][];
+        };
+        /**
+         * MeanInterval
+         * @description A mean and its 95 % interval. It is for one look at one mean: of twenty, one may lie outside.
+         */
+        MeanInterval: {
+            mean: number;
+            /** @description Lower end; null where there are too few rewards to say. */
+            low: number | null;
+            /** @description Upper end; null where there are too few rewards to say. */
+            high: number | null;
+        };
+        /**
+         * UniformReport
+         * @description The bandit beside uniform play, on the decisions made while it explored that got a reward.
+         */
+        UniformReport: {
+            /** @description Number of these decisions. */
+            decisions: number;
+            /** @description Number of decisions of uniform play that would tell as much. */
+            effective: number;
+            /** @description What the bandit has earned. */
+            logged: components["schemas"]["Estimate"] | null;
+            /** @description What uniform play would have earned, by inverse propensity scoring. */
+            ips: components["schemas"]["Estimate"] | null;
+            /** @description The same, self-normalised. */
+            snips: components["schemas"]["Estimate"] | null;
+            /** @description What the bandit has earned beyond `snips`, with an interval of its own. */
+            gain: components["schemas"]["Estimate"] | null;
+        };
+        /**
+         * ServiceReport
+         * @description How this process has done in the last two hours, or since its start. It is no part of the log.
+         */
+        ServiceReport: {
+            /** @description This machine's time, in seconds since 1970. */
+            now: number;
+            /** @description When this process was started, in seconds since 1970. */
+            started: number;
+            /** @description The minutes in which something was asked. */
+            minutes: components["schemas"]["Minute"][];
+        };
+        /**
+         * Minute
+         * @description The requests that were answered in a minute.
+         */
+        Minute: {
+            /** @description Beginning of the minute, in seconds since 1970. */
+            start: number;
+            requests: number;
+            /** @description Those answered 4xx. */
+            refused: number;
+            /** @description Those answered 5xx. */
+            failed: number;
+            /** @description Requests for a decision. */
+            decisions: number;
+            /** @description Seconds within which half of the decisions were answered, about. */
+            half: number | null;
+            /** @description Seconds within which 99 of 100 were answered, about. */
+            nearly_all: number | null;
         };
         /**
          * HistoryRow
