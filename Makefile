@@ -67,7 +67,7 @@ test-wheel: $(VENV)/release
 	$(BIN)/python -m pytest -q --noconftest -m wheel tests/test_wheel.py
 
 test-typescript: $(VENV)/dev
-	$(BIN)/python -m pytest -q -rs tests/client/test_typescript.py
+	$(BIN)/python -m pytest -q -rs -m typescript tests/client
 
 TYPESCRIPT := clients/typescript
 typescript: $(VENV)/dev
