@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,37 @@ class Day:
         assert all(one.status == "accepted" for one in self.client.rewards("shop", clicks))
         return chosen
 
+    def backed_up(self, folder: Path) -> int:
+        """Take a backup while visitors come, and restore it elsewhere: it is a beginning of the log, and folds the
+        same. Gives the number of decisions meanwhile."""
+        url, over, count = f"http://127.0.0.1:{self.here.port}", threading.Event(), 0
+
+        def visit() -> None:
+            nonlocal count
+            with Client(url) as client:
+                while not over.is_set():
+                    things = {"p0": {"price": 1.0, "colour": "red"}, "p1": {"price": 2.0, "colour": "blue"}}
+                    client.decide("shop", things, context={"hour": 1}, decision_id=f"w{count}")
+                    count += 1
+
+        before, visitor = self.folded(), threading.Thread(target=visit)
+        visitor.start()
+        while count < 5 and visitor.is_alive():
+            time.sleep(0.01)
+        assert main(["backup", url, str(folder / "copy.db")]) == 0
+        known = count
+        while count < known + 5 and visitor.is_alive():
+            time.sleep(0.01)
+        over.set()
+        visitor.join()
+        assert main(["restore", str(folder / "copy.db"), str(folder / "elsewhere.db")]) == 0
+        whole = [repr(event) for event in self.client.log("shop")]
+        with serving(folder / "elsewhere.db") as here, Client(f"http://127.0.0.1:{here.port}") as client:
+            length = Day(here, client).folded()
+            assert [repr(event) for event in client.log("shop")] == whole[:length]
+            assert before + 5 <= length < len(whole) == before + count
+        return count
+
 
 def table(path: Path, rows: int) -> str:
     rng = np.random.default_rng(2)
@@ -74,7 +107,8 @@ def table(path: Path, rows: int) -> str:
 
 
 def test_a_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Created with features, taught by a table, asked in batches, changed, watched, switched, archived, restarted."""
+    """Created with features, taught by a table, asked in batches, changed, watched, copied under load and restored
+    elsewhere, switched, archived, restarted."""
     with serving(tmp_path / "log.db") as here, Client(f"http://127.0.0.1:{here.port}") as client:
         day = Day(here, client)
         assert client.create("shop", features=FEATURES, rewards="clicks").settings.exploration == 0.05
@@ -90,20 +124,26 @@ def test_a_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         day.morning(40)
         (shadow,) = client.status("shop").shadows
         assert (shadow.policy, shadow.decisions) == ("oful", 38) and shadow.dr is not None and day.folded() == 296
-        assert client.change("shop", policy="oful", radius_scale=0.3).version == 4 and day.folded() == 297
+        more = day.backed_up(tmp_path)
+        assert client.change("shop", policy="oful", radius_scale=0.3).version == 4 and day.folded() == 297 + more
         late = client.rewards("shop", {"v39": 1, "v40": 0})  # decided by the policy of the morning
         assert [one.status for one in late] == ["accepted", "accepted"]
         day.morning(20)
         client.archive("shop")
-        assert day.folded() == 338 and client.status("shop").archived
+        assert day.folded() == 338 + more and client.status("shop").archived
         seen = client.status("shop")
     with serving(tmp_path / "log.db") as here, Client(f"http://127.0.0.1:{here.port}") as client:
         day = Day(here, client)
         again = client.status("shop")
-        assert msgspec.structs.replace(again, now=0.0) == msgspec.structs.replace(seen, now=0.0) and day.folded() == 338
+        assert msgspec.structs.replace(again, now=0.0) == msgspec.structs.replace(seen, now=0.0)
+        assert day.folded() == 338 + more
         log = list(client.log("shop"))
         kinds = [sum(isinstance(one, kind) for one in log) for kind in (Imported, Decided, Rewarded, Changed)]
-        assert kinds == [80, 130, 124, 4] and (again.rounds, again.rewards, again.imported) == (130, 124, 80)
+        assert kinds == [80, 130 + more, 124, 4] and (again.rounds, again.rewards, again.imported) == (
+            130 + more,
+            124,
+            80,
+        )
         client.unarchive("shop")
-        assert client.decide_many("shop", []) == [] and day.folded() == 339
+        assert client.decide_many("shop", []) == [] and day.folded() == 339 + more
     assert main(["check", str(tmp_path / "log.db")]) == 0 and "Nothing is damaged" in capsys.readouterr().out
