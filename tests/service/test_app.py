@@ -99,7 +99,7 @@ def test_bad_requests_are_told_what_is_wrong(tmp_path: Path) -> None:
         given = [{"decision_id": "first", "reward": value} for value in (1.0, 1.0, 2.0)]
         _, _, answer = here.ask("POST", "/v1/bandits/shop/rewards", given)
         assert [one["status"] for one in answer["results"]] == ["accepted", "duplicate", "conflict"]
-        assert here.ask("GET", "/v1/bandits")[2] == ["shop"] and len(here.ask("GET", "/openapi.json")[2]["paths"]) == 15
+        assert here.ask("GET", "/v1/bandits")[2] == ["shop"] and len(here.ask("GET", "/openapi.json")[2]["paths"]) == 17
         assert len(here.ask("GET", "/v1/bandits/shop/log")[2].splitlines()) == 2
         assert "robandit_rewards_total" in here.ask("GET", "/metrics")[2]
 

@@ -321,6 +321,7 @@ def test_every_call_of_the_page_is_in_the_document(server: Server) -> None:
     assert set(document["paths"]) == {
         *("/v1/bandits", bandit, f"{bandit}/decisions", f"{bandit}/rewards", f"{bandit}/log"),
         *(f"{bandit}/decisions/batch", f"{bandit}/imports", f"{bandit}/activity", f"{bandit}/acknowledgements"),
+        *(f"{bandit}/cuts", f"{bandit}/forget"),
         *("/v1/backup", "/v1/service", "/metrics", "/health", "/ready", "/openapi.json"),
     }
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")

@@ -50,7 +50,8 @@ class SQLiteStore(SQLReader):
             self._db = apsw.Connection(str(path), vfs=vfs)
             self._db.set_busy_timeout(0)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which a file keeps from its first page on
+            if self._db.pragma("page_count") == 0:  # a file keeps this from its first page on
+                self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
             mode = self._db.pragma("journal_mode", "WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute("PRAGMA cell_size_check = ON")
@@ -102,7 +103,7 @@ class SQLiteStore(SQLReader):
     def shrink(self) -> None:
         """Write the whole file anew, without free room, so that it can shrink by itself from then on."""
         with self._whole():
-            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
