@@ -53,8 +53,7 @@ class SQLiteStore(SQLReader):
             if self._db.pragma("page_count") == 0:  # a file keeps this from its first page on
                 self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
             mode = self._db.pragma("journal_mode", "WAL")
-            self._db.execute(f"PRAGMA synchronous = {synchronous}")
-            self._db.execute("PRAGMA cell_size_check = ON")
+            self._db.execute(f"PRAGMA synchronous = {synchronous}; PRAGMA cell_size_check = ON")
             self._db.execute("PRAGMA secure_delete = ON").fetchall()  # what goes is overwritten
             prepare(self._db, self.where)
         except apsw.BusyError:
