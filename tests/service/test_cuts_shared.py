@@ -7,7 +7,6 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,6 @@ from robandit.wire.types import Feedback
 
 ONE_SERVICE = int(os.environ.get("ROBANDIT_KILLS_CUTS", "6"))
 TWO_SERVICES = int(os.environ.get("ROBANDIT_KILLS_CUTS_TWO", "10"))
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    one = Postgres()
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 class Cutter(threading.Thread):
