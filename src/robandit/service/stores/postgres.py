@@ -123,8 +123,8 @@ class PostgresStore(PostgresLink):
 
     def _add_checksums(self) -> None:
         """Give the rows of an older store their checksums. Services of that version can't write from then on."""
-        query = "SELECT 1 FROM information_schema.columns WHERE table_schema = 'robandit' AND column_name = 'crc'"
-        if self._rows(query):
+        there = "table_schema = 'robandit' AND table_name = 'events' AND column_name = 'crc'"
+        if self._rows(f"SELECT 1 FROM information_schema.columns WHERE {there}"):
             return
         for table, (columns, key) in _BEFORE.items():
             self._db.execute(f"ALTER TABLE robandit.{table} ADD COLUMN crc BIGINT".encode())
