@@ -140,6 +140,9 @@ COMMANDS = {  # each has loaded all that it needs before it finds that something
     "export --bandit shop --out shop.ndjson --url http://localhost:no": "lab,client",
     "import none.csv --bandit shop --url http://localhost:no": "lab,client",
     "import none.csv --bandit shop --store none.db": "lab,serve",
+    "cut --bandit shop --keep-days 30 --url http://localhost:no": "client",
+    "forget log.ndjson --bandit shop --url http://localhost:no": "client",
+    "shrink none.db": "serve",
 }
 
 
