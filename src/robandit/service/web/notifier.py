@@ -101,10 +101,10 @@ class Notifier:
         """Send a notice, and write down that it was taken or given up; return whether it was one of these."""
         name = bandit.record.name
         if hub.clock() > notice.at + TRY_FOR:
-            self._results[hook.name, "given_up"] += 1
             if attempt.count:
                 log.error("webhook %s: notice %d of bandit %s is given up", hook.name, notice.number, name)
             await hub.told(bandit, hook.name, notice.number, taken=False)
+            self._results[hook.name, "given_up"] += 1  # what is counted is in the log
             return True
         try:
             await hook.post(id_of(bandit, notice), document(bandit, notice), time())
@@ -113,9 +113,9 @@ class Notifier:
             self._results[hook.name, "failed"] += 1
             log.warning("webhook %s did not take notice %d of bandit %s: %s", hook.name, notice.number, name, error)
             return False
-        self._results[hook.name, "delivered"] += 1
         log.info("webhook %s took notice %d of bandit %s, %s", hook.name, notice.number, name, notice.kind)
         await hub.told(bandit, hook.name, notice.number, taken=True)
+        self._results[hook.name, "delivered"] += 1
         return True
 
     def lines(self) -> Iterator[str]:
