@@ -168,3 +168,30 @@ def kill_loop(new: Callable[[int], str], services: int, kills: int, *options: st
         kill_under_load(tally, new(tally.stores), services, min(a_store, kills - tally.kills), rng, *options)
         print(tally, flush=True)
     return tally
+
+
+def besiege(
+    services: list[Forked],
+    threads: Sequence[threading.Thread],
+    over: threading.Event,
+    kills: int,
+    rng: random.Random,
+    enough: Callable[[], bool],
+) -> None:
+    """Kill services and start them again while these threads ask them, until there is enough; then end all."""
+    for thread in threads:
+        thread.start()
+    for _ in range(kills):
+        time.sleep(rng.uniform(0.2, 0.8))
+        killed = rng.choice(services)
+        killed.kill()
+        killed.restart()
+    end = time.monotonic() + 60.0
+    while not enough() and time.monotonic() < end:  # a fold aside may take longer than from kill to kill
+        time.sleep(0.1)
+    over.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for service in services:
+        service.kill()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import Forked
+from kills import Forked, besiege
 from postgres_server import Postgres
 from served import ONE, SHOP, Customer, check_fold, offer
 from test_stale import SETTINGS, stale, together
@@ -76,22 +76,7 @@ def attack(store: str, services: int, kills: int, *options: str) -> tuple[Cutter
         return random.choice(all_).ask(*request)
 
     cutter, customers = Cutter(ask, over), [Customer(ask, number, over) for number in range(2)]
-    for thread in (cutter, *customers):
-        thread.start()
-    for _ in range(kills):
-        time.sleep(rng.uniform(0.2, 0.8))
-        killed = rng.choice(all_)
-        killed.kill()
-        killed.restart()
-    end = time.monotonic() + 60.0
-    while len(cutter.made) <= 3 and time.monotonic() < end:  # a fold aside may take longer than from kill to kill
-        time.sleep(0.1)
-    over.set()
-    for thread in (cutter, *customers):
-        thread.join(60)
-        assert not thread.is_alive()
-    for service in all_:
-        service.kill()
+    besiege(all_, [cutter, *customers], over, kills, rng, lambda: len(cutter.made) > 3)
     return cutter, customers
 
 

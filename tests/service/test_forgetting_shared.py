@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kills import Forked
+from kills import Forked, besiege
 from postgres_server import Postgres
 from served import SHOP, Customer, check_fold, offer
 from test_stale import SETTINGS, stale, together
@@ -77,22 +77,7 @@ def attack(url: str, services: int, kills: int, *options: str) -> None:
         return random.choice(all_).ask(*request)
 
     person, customers = Forgetful(ask, over), [Customer(ask, number, over) for number in range(2)]
-    for thread in (person, *customers):
-        thread.start()
-    for _ in range(kills):
-        time.sleep(rng.uniform(0.2, 0.8))
-        killed = rng.choice(all_)
-        killed.kill()
-        killed.restart()
-    end = time.monotonic() + 60.0
-    while len(person.forgotten) <= 10 and time.monotonic() < end:  # a fold aside may take longer than from kill to kill
-        time.sleep(0.1)
-    over.set()
-    for thread in (person, *customers):
-        thread.join(60)
-        assert not thread.is_alive()
-    for service in all_:
-        service.kill()
+    besiege(all_, [person, *customers], over, kills, rng, lambda: len(person.forgotten) > 10)
     assert not person.odd and len(person.forgotten) > 10
     db = open_store(url)
     assert [one.faults for one in check_bandits(db)] == [[]]
