@@ -120,18 +120,20 @@ class RoundGroups(FieldArrays):
         It is believed as the one before it was, the first one by ``first``. ``at`` are the trials, slots and sides.
         """
         trials, slots, sides = at
-        places: Index = (self.slot[trials] != FREE).sum(axis=1)
+        places: Index = np.add.reduce(self.slot[trials] != FREE, axis=1)
         if places.max() > stretches:
-            known = (self.current[trials] != FREE).sum(axis=(1, 2)) + (self.current[at] == FREE)
-            full = places >= stretches + 2 * known
+            known = np.add.reduce((self.current[trials] != FREE).reshape(len(trials), -1), axis=1)
+            full = places >= stretches + 2 * (known + (self.current[at] == FREE))
             if full.any():
                 places[full] = self.merge(trials[full])
         if places.max() == self.slot.shape[1]:
             self.make_room(self.slot.shape[1] + _MORE)
-        before, place = self.current[at], (trials, places)  # what was before may have been merged
-        self.slot[place], self.side[place], self.since[place] = slots, sides, now
-        self.spell[place] = self.now[trials, slots]
-        self.weight[place] = np.where(before == FREE, first, self.weight[trials, before])
+        first_of = trials * self.slot.shape[1]  # in arrays that have one axis for all places
+        before, place = self.current[at], first_of + places  # what was before may have been merged
+        flat(self.slot)[place], flat(self.side)[place], flat(self.since)[place] = slots, sides, now
+        flat(self.spell)[place] = self.now[trials, slots]
+        weight = flat(self.weight)
+        weight[place] = np.where(before == FREE, first, weight[first_of + before])
         self.current[at] = places
         return places
 
@@ -140,31 +142,37 @@ class RoundGroups(FieldArrays):
 
         Stretches of which only one is believed had better be kept apart, and so had those of different spells.
         """
-        order = np.lexsort((self.since[trials], self.side[trials], self.slot[trials]))  # (m, G); free places come first
-        along = trials[:, None], order
-        slot, side, spell, counts = (x[along] for x in (self.slot, self.side, self.spell, self.counts))
-        apart = np.abs(np.diff(self.weight[along]))
-        cost = (counts[:, :-1] + counts[:, 1:]) * (1.0 + _APART * apart)
-        cost += _OTHER_SPELL * (np.diff(spell) != 0)
-        same = (slot[:, :-1] == slot[:, 1:]) & (side[:, :-1] == side[:, 1:]) & (slot[:, 1:] != FREE)
-        best, row = np.where(same, cost, np.inf).argmin(axis=1), count_to(len(trials))
+        kind, since, row = 2 * self.slot[trials] + self.side[trials], self.since[trials], count_to(len(trials))
+        order = (kind * (since.max() + 1) + since).argsort(axis=1)  # (m, G); free places come first
+        first_of = trials * self.slot.shape[1]
+        along = first_of[:, None] + order
+        spell, counts, weight = (flat(x).take(along) for x in (self.spell, self.counts, self.weight))
+        kind = kind[row[:, None], order]
+        cost = (counts[:, :-1] + counts[:, 1:]) * (1.0 + _APART * np.abs(weight[:, 1:] - weight[:, :-1]))
+        cost += _OTHER_SPELL * (spell[:, 1:] != spell[:, :-1])
+        cost[(kind[:, 1:] != kind[:, :-1]) | (kind[:, 1:] < 0)] = np.inf
+        best = cost.argmin(axis=1)
         early, late = order[row, best], order[row, best + 1]
-        self._join(trials, early, late)
-        return late
-
-    def _join(self, trials: Index, early: Index, late: Index) -> None:
-        """Add the later of two groups to the earlier one, in each of some trials, and empty its place."""
-        into, gone = (trials, early), (trials, late)
-        share = self.counts[gone] / (self.counts[into] + self.counts[gone])
-        self.weight[into] += share * (self.weight[gone] - self.weight[into])
-        for sums in (self.precision, self.target, self.squares, self.mass, self.counts):
-            sums[into] += sums[gone]
-            sums[gone] = 0
-        for latest in (self.last, self.spell):  # a new spell's stretches may have begun before old ones
-            latest[into] = np.maximum(latest[into], latest[gone])
-        self.changed[into] = self.changed[gone] = True
+        self._join(first_of + early, first_of + late)
         current = self.current[trials]
         self.current[trials] = np.where(current == late[:, None, None], early[:, None, None], current)
+        return late
+
+    def _join(self, into: Index, gone: Index) -> None:
+        """Add the later of two groups to the earlier one, in each of some trials, and empty its place.
+
+        They are given as places in arrays that have one axis for all.
+        """
+        counts, weight = flat(self.counts), flat(self.weight)
+        weight[into] += counts[gone] / (counts[into] + counts[gone]) * (weight[gone] - weight[into])
+        for array in (self.precision, self.target, self.squares, self.mass, self.counts):
+            sums = flat(array)
+            sums[into] += sums[gone]
+            sums[gone] = 0
+        for latest in (flat(self.last), flat(self.spell)):  # a new spell's stretches may have begun before old ones
+            latest[into] = np.maximum(latest[into], latest[gone])
+        changed = flat(self.changed)
+        changed[into] = changed[gone] = True
 
     def turn(self, trials: Index, believed: Bools) -> None:
         """Begin a new spell of each source of which dissent is ``believed`` (n, G) and what it contradicts is not.
