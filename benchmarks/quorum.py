@@ -76,7 +76,11 @@ ABLATIONS: dict[str, list[Change]] = {
     "clicks may dissent, too": [Change(dissent, "_REPEATED", 1.0)],
     "spells never end": [Change(groups.RoundGroups, "turn", lambda *_: None)],
     "the prior counts fully in the vote": [Change(votes, "_FAINT", 1.0)],
-    "votes are four times rarer": [Change(quorum, "_OFTEN", 5), Change(quorum, "_RARELY", 400)],
+    "votes are four times as frequent": [
+        Change(quorum, "_OFTEN", 20),
+        Change(quorum, "_SOON", 2),
+        Change(quorum, "_LATE", 100),
+    ],
 }
 """What is changed, by what that means."""
 
