@@ -7,6 +7,7 @@ dissent is believed and something on the other side is not, a new spell of the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +167,7 @@ class RoundGroups(FieldArrays):
         counts, weight = flat(self.counts), flat(self.weight)
         weight[into] += counts[gone] / (counts[into] + counts[gone]) * (weight[gone] - weight[into])
         for array in (self.precision, self.target, self.squares, self.mass, self.counts):
-            sums = flat(array)
+            sums: NDArray[Any] = flat(array)
             sums[into] += sums[gone]
             sums[gone] = 0
         for latest in (flat(self.last), flat(self.spell)):  # a new spell's stretches may have begun before old ones

@@ -160,7 +160,7 @@ class Student:
 def restored(kind: type[Policy], kept: dict[str, Any]) -> Policy:
     """The policy of a snapshot, which is the fold of its log.
 
-    One that a release with other `numerics` kept is refused: by this release the log folds to other last places.
+    One that a release with other `numerics` kept is refused: by this release the log folds to something else.
     """
     if (found := kept.get("numerics", 1)) != kind.numerics:
         raise ValueError(f"{kind.__name__} has numerics {found} in this snapshot, and {kind.numerics} here")
