@@ -21,7 +21,7 @@ FITS, DISSENTS = 0, 1
 """The sides of a source."""
 
 _PER_SOURCE = "current", "now"  # the arrays that are not by group
-_MORE = 8  # places that are made at a time, when all are in use
+_FIRST, _MORE = 8, 20  # places at first, and how many are made when all are in use: moving them takes time
 _SHORTEST = 16  # rewards in a stretch before the next one begins
 _OTHER_SPELL = 1e9  # what it costs to merge stretches of two spells: it is the last resort
 _APART = 8.0  # how much longer two stretches must be to be merged where one is believed and the other is not
@@ -67,7 +67,7 @@ class RoundGroups(FieldArrays):
     @classmethod
     def new(cls, batch: int, sources: int, dim: int) -> RoundGroups:
         """Groups that have seen nothing, with room for so many sources."""
-        whole = batch, _MORE
+        whole = batch, _FIRST
         return cls(
             precision=np.zeros((*whole, dim, dim)),
             target=np.zeros((*whole, dim)),
