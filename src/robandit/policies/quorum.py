@@ -163,7 +163,7 @@ class Quorum(Policy[QuorumStatistics]):
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
         along = stats.ridge.along(actions)
-        dissent = self._dissents(actions, rewards, weights, seen, along)
+        dissent = self._dissents(actions, rewards, weights, seen, along, now)
         sides = dissent.astype(np.int64)
         group, full = stats.groups.find(slots, sides, seen, now, _STRETCHES)
         if full is not None:
@@ -201,13 +201,15 @@ class Quorum(Policy[QuorumStatistics]):
         least = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
         return self.stats.surprise.judge_one(off * scale, reward, least, now)
 
-    def _dissents(self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats) -> Bools:
+    def _dissents(
+        self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats, now: Ints
+    ) -> Bools:
         """Whether each reward is too far from what is believed to be noise, (B,); ``along`` is Sᵀa, (B, d)."""
         ridge, surprise = self.stats.ridge, self.stats.surprise
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
         least = self._least_noise(weights, 1.0)
-        return surprise.judge(distance, rewards, least, self.t, seen)
+        return surprise.judge(distance, rewards, least, now, seen)
 
     def _least_noise(self, mass: Floats, counts: Floats | float) -> Floats:
         """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.
