@@ -248,7 +248,7 @@ def _whole_sources(
     mass = by_source(slot, weights * evidence.mass)[trial, source]
     forms = [
         weighted_form(shares[some], held.losses[trial[some, None], places[some]])
-        for some in blocks(count_to(len(trial)))
+        for some in blocks(count_to(len(trial))) or [trial]  # one block of none, where an operator speaks for all
     ]
     precision, target = (np.concatenate(both) for both in zip(*forms, strict=True))
     return WholeSources(
