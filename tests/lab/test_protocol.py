@@ -22,6 +22,7 @@ from robandit.lab.attacks import (
     NoAttack,
     OracleTarget,
     RandomFlips,
+    SourceNoise,
     Stealth,
     SuppressBest,
     TopN,
@@ -40,6 +41,7 @@ from robandit.lab.environments import (
     PerActionNoise,
     UnitBall,
 )
+from robandit.lab.oracles import OFULToldLiars
 from robandit.lab.protocol import MakePolicy, Scenario, Trace, checkpoints, simulate, simulate_each
 from robandit.policies import Decision, Policy, radius
 from robandit.streams import ENVIRONMENT, Draws
@@ -587,13 +589,18 @@ class Watchful(Counted):
 
 @pytest.mark.parametrize(
     ("kind", "world", "asked"),
-    [(Counted, Fresh(dim=3, actions=4), 1), (Watchful, Fresh(dim=3, actions=4), 3), (Counted, ChangingSets(dim=3), 3)],
+    [
+        (Counted, Fresh(dim=3, actions=4), 1),
+        (Watchful, Fresh(dim=3, actions=4), 3),
+        (Counted, ChangingSets(dim=3), 3),  # sets of no fixed size
+        (Counted, Fresh(dim=3, actions=4, sources=5), 1),
+    ],
 )
 def test_attacks_that_see_only_what_is_offered_are_asked_once_for_all(kind: Any, world: Any, asked: int) -> None:
-    attacks = [kind(budget=9.0), SuppressBest(budget=0.5), ContextAttack(budget=4.0)]
+    attacks = [kind(budget=9.0), SuppressBest(budget=0.5), ContextAttack(budget=4.0), SourceNoise(budget=3.0)]
     scenarios = [Scenario(world, attack, [0, 1]) for attack in attacks]
     settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 35, "seed": 4}
-    makers: list[MakePolicy] = [OFUL, Quorum, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
+    makers: list[MakePolicy] = [OFUL, OFULToldLiars, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
     together = simulate_each(policies=makers, **settings)
     rounds = sorted(attacks[0].calls)
     assert rounds == sorted(asked * list(range(1, 36)))

@@ -11,6 +11,7 @@ import numpy as np
 from robandit.arrays import Bools, Floats, Index, count_to
 from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
+from robandit.lab.attacks.by_source import BySource
 from robandit.lab.attacks.ledger import Ledger
 from robandit.lab.environments import Environment, Offer
 from robandit.policies import Decision
@@ -50,9 +51,9 @@ class Attackers:
 
     @property
     def oblivious(self) -> bool:
-        """Whether what they want follows from the offers alone. One that owns visitors may remember whom it told."""
+        """Whether what they want follows from the offers alone. Who owns visitors in another way may remember some."""
         kinds = [type(attack) for attack in self.attacks]
-        return all(kind.observe is Attack.observe and kind.owns is Attack.owns for kind in kinds)
+        return all(kind.observe is Attack.observe and kind.owns in (Attack.owns, BySource.owns) for kind in kinds)
 
     def forget(self) -> None:
         """Drop the answers of earlier rounds."""
