@@ -27,7 +27,7 @@ from robandit.policies.decision import Search
 from robandit.streams import Draws
 
 GROUP = TrialGroup("paper", "flip", world(NoAttack()), 3.0)
-SMALL: dict[str, Any] = {"rounds": 70, "trials": 6, "dim": 3, "actions": 4, "seed": SEED}
+SMALL: dict[str, Any] = {"rounds": 40, "trials": 6, "dim": 3, "actions": 4, "seed": SEED}
 
 
 # ------------------------------------------------------------------------------------------ all of it
