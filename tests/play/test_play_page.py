@@ -52,6 +52,7 @@ def regret(page: Page) -> list[float]:
 
 
 @in_a_browser
+@pytest.mark.no_cover
 def test_an_attack_is_played_doubted_proved_taken_back_and_played_again(
     server: PlayServer,
     browser: Browser,  # noqa: F811

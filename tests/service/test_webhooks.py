@@ -180,6 +180,7 @@ def time_of() -> Any:
     return datetime
 
 
+@pytest.mark.no_cover
 def test_sources_that_are_doubted_and_believed_again(tmp_path: Path, receiver: Receiver) -> None:
     """All of them, with the label of a stranger as it is shown."""
     log = visits(700, ["mail", LIE, "search", "app"], liar=LIE)
