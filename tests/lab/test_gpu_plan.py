@@ -14,7 +14,8 @@ import pytest
 from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL, cli
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
-from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, WorldNumbers, plan
+from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, plan
+from robandit.lab.gpu.worlds import WorldNumbers
 from robandit.lab.plan import Run
 from robandit.lab.protocol import REALISED, Scenario
 from robandit.policies import radius
@@ -99,6 +100,7 @@ def test_kernels_find_the_numbers_in_this_order() -> None:
         lines = (folder / file).read_text(encoding="utf-8").splitlines()
         for place, name in enumerate(fields):
             assert f"{name.upper()} = tl.constexpr({place})" in lines
+    assert f"ENDS = tl.constexpr({len(WorldNumbers._fields)})" in (folder / "world.py").read_text(encoding="utf-8")
 
 
 def test_a_gpu_machine_needs_no_pyarrow_and_no_joblib() -> None:

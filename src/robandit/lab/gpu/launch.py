@@ -16,6 +16,7 @@ import numpy as np
 from robandit.arrays import Floats, Ints
 from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
+from robandit.lab.gpu.worlds import ends_of
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
 
@@ -154,7 +155,7 @@ def _inputs(what: Plan, trials: Sequence[int], seed: int, at: Ints, device: Devi
     offsets, thresholds = np.zeros(lanes), np.full(lanes, what.threshold)
     if what.by_corruption is not None:
         offsets, thresholds = what.by_corruption(_rehearse(what, trials, seed, device))
-    floats = [what.world, what.learner]
+    floats = [[*what.world, *ends_of(what.environment)], what.learner]
     return [
         *(device.array(numbers, "float32") for numbers in floats),
         device.array(what.when, "int8"),

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from robandit.lab.gpu.kernels.draws import COINS, for_actions
+from robandit.lab.gpu.kernels.draws import COINS, VISITORS, for_actions, four
 
 GAUSSIAN = tl.constexpr(0)
 TWO_POINT = tl.constexpr(1)
@@ -27,7 +27,8 @@ CHANCE = tl.constexpr(6)
 MARGIN = tl.constexpr(7)
 CLICK = tl.constexpr(8)
 NO_CLICK = tl.constexpr(9)
-"""The places of a world's numbers, in the order of `plan.WorldNumbers`."""
+ENDS = tl.constexpr(10)
+"""The places of a world's numbers, in the order of `worlds.WorldNumbers`, and where the ends of the shares begin."""
 
 TIED = tl.constexpr(1e-6)  # means in single precision that differ by less are equal but for rounding
 
@@ -36,6 +37,16 @@ TIED = tl.constexpr(1e-6)  # means in single precision that differ by less are e
 def at(values, k, place):
     """The value at one place of a vector."""
     return tl.sum(tl.where(k == place, values, 0.0), axis=0)
+
+
+@triton.jit
+def source_of(numbers, seed, t, trial, W: tl.constexpr):
+    """The source of a round's visitor: 0, 1, 2, … It takes W.sources ≥ 1, and depends on nothing that was played."""
+    SLOTS: tl.constexpr = W.slots
+    place = tl.arange(0, SLOTS)
+    u, _, _, _ = four(seed, tl.zeros([], tl.int32), t, trial, VISITORS)
+    ends = tl.load(numbers + ENDS + place, place < W.sources - 1, 2.0)
+    return tl.sum((ends <= u).to(tl.int32), axis=0)
 
 
 @triton.jit
