@@ -14,7 +14,7 @@ def shares_of(sources: int, skew: float) -> tuple[float, ...]:
     >>> shares_of(4, 0.0)
     (0.25, 0.25, 0.25, 0.25)
     """
-    sizes = np.arange(1, sources + 1) ** -skew
+    sizes = np.arange(1.0, sources + 1.0) ** -skew
     return tuple((sizes / sizes.sum()).tolist()) if sources else ()
 
 
