@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import fields
 from math import inf
 from typing import Any, NamedTuple, NoReturn
@@ -11,8 +12,22 @@ from numpy.typing import NDArray
 
 from robandit.arrays import Floats
 from robandit.errors import ConfigError
-from robandit.lab.attacks import Attack, ClickFraud, Flips, NoAttack, OracleTarget, RandomFlips, SuppressBest
+from robandit.lab.attacks import (
+    Attack,
+    BySource,
+    ClickFraud,
+    Flips,
+    NoAttack,
+    OracleTarget,
+    RandomFlips,
+    SourceFlip,
+    SourceNoise,
+    SourcePromote,
+    SourceSuppress,
+    SuppressBest,
+)
 from robandit.lab.environments import Environment, Synthetic
+from robandit.streams import ATTACK, Draws
 
 LARGEST = 32
 """Most features, actions and sources that a kernel holds in the registers of a warp."""
@@ -20,7 +35,15 @@ _AGAIN = 16  # test_accuracy.py shows what other numbers do
 _SMALLEST = 16  # of a tile that tensor cores multiply
 
 NOISES = ("gaussian", "two-point", "bernoulli")
-HONEST, FLIPS, SUPPRESS_BEST, ORACLE_TARGET, CLICK_FRAUD = range(5)
+HONEST, FLIPS, SUPPRESS_BEST, ORACLE_TARGET, CLICK_FRAUD, *_BY_SOURCE = range(9)
+_KINDS: dict[type[Attack], int] = {
+    NoAttack: HONEST,
+    RandomFlips: FLIPS,
+    SuppressBest: SUPPRESS_BEST,
+    OracleTarget: ORACLE_TARGET,
+    ClickFraud: CLICK_FRAUD,
+    **dict(zip((SourcePromote, SourceSuppress, SourceFlip, SourceNoise), _BY_SOURCE, strict=True)),
+}
 
 
 class WorldKind(NamedTuple):
@@ -53,6 +76,10 @@ class WorldKind(NamedTuple):
     """The number of sources of traffic; 0 where there are none to tell apart."""
     slots: int
     """The sources, padded to a power of two; 1 where there are none."""
+    leans: int
+    """The number of sources whose honest visitors differ: all or none."""
+    liars: int
+    """The number of sources that lie at a time; 0 if an attack does not care who visits."""
 
 
 class WorldNumbers(NamedTuple):
@@ -82,19 +109,22 @@ def playable(environment: Environment) -> Synthetic:
     """The environment, if a kernel can draw it."""
     if not isinstance(environment, Synthetic) or type(environment).rounds is not Synthetic.rounds:
         refuse(f"the environment {type(environment).__name__}")
-    for name in ("infinite", "fewest", "per_action", "drift", "mean_delay", "lost", "sources"):
+    for name in ("infinite", "fewest", "per_action", "drift", "mean_delay", "lost"):
         if getattr(environment, name):
             refuse(f"an environment with {name}={getattr(environment, name)}")
-    if max(environment.dim, environment.actions) > LARGEST:
-        refuse(f"an environment with more than {LARGEST} features or actions")
+    if max(environment.dim, environment.actions, environment.sources) > LARGEST:
+        refuse(f"an environment with more than {LARGEST} features, actions or sources")
     return environment
 
 
 def world_of(
     environment: Synthetic, attack: Attack, rounds: int, record: bool
 ) -> tuple[WorldKind, WorldNumbers, NDArray[np.int8]]:
-    """What environment and attack are to a kernel, and in which rounds the attack lies, (rounds + 1,)."""
-    kind, given, when = _attack(attack, rounds)
+    """What environment and attack are to a kernel, and in which rounds the attack lies, (rounds + 1,).
+
+    Where sources take turns, a round with lies has the number of the first source that lies, plus 1.
+    """
+    kind, given, when = _attack(attack, environment, rounds)
     positive = environment.noise == "bernoulli" and environment.highest is None  # as `Synthetic._menus` has it
     shape = WorldKind(
         dim=environment.dim,
@@ -112,6 +142,8 @@ def world_of(
         record=record,
         sources=environment.sources,
         slots=_padded(environment.sources, 2) if environment.sources else 1,
+        leans=environment.sources if environment.zeta > 0.0 else 0,
+        liars=min(given.get("liars", 0), environment.sources),
     )
     return shape, _numbers(environment, attack, given, positive), when
 
@@ -136,18 +168,27 @@ def _numbers(environment: Synthetic, attack: Attack, given: dict[str, Any], posi
     )
 
 
-def _attack(attack: Attack, rounds: int) -> tuple[int, dict[str, Any], NDArray[np.int8]]:
+def _attack(attack: Attack, environment: Synthetic, rounds: int) -> tuple[int, dict[str, Any], NDArray[np.int8]]:
     """The kind of an attack, its settings by name, and in which rounds it lies."""
-    always = np.ones(rounds + 1, np.int8)
     given = {item.name: getattr(attack, item.name) for item in fields(attack)}
-    known = {NoAttack: HONEST, RandomFlips: FLIPS, SuppressBest: SUPPRESS_BEST, OracleTarget: ORACLE_TARGET}
-    known |= {ClickFraud: CLICK_FRAUD}
-    if type(attack) in known:
-        return known[type(attack)], given, always
+    if type(attack) in _KINDS:
+        always = np.ones(rounds + 1, np.int8)
+        when = _turns(attack, environment, rounds) if isinstance(attack, BySource) else always
+        return _KINDS[type(attack)], given, when
     if isinstance(attack, Flips) and type(attack).corrupt is Flips.corrupt and type(attack).start is Attack.start:
         timing = [attack.when(t) if t else False for t in range(rounds + 1)]
         return FLIPS, given | {"probability": 1.0}, np.array(timing, np.int8)
     refuse(f"the attack {type(attack).__name__}")
+
+
+def _turns(attack: BySource, environment: Synthetic, rounds: int) -> NDArray[np.int8]:
+    """The first source that lies in each round, plus 1; 0 in rounds without lies."""
+    attack = copy(attack)
+    attack.start(Draws(seed=0, trials=[0], who=ATTACK), environment)
+    found = np.zeros(rounds + 1, np.int8)
+    for t in range(attack.begin, min(rounds, attack.end or rounds) + 1):
+        found[t] = 1 + attack.liars_in(t)[0]
+    return found
 
 
 def _padded(size: int, least: int) -> int:
