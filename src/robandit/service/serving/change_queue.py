@@ -28,7 +28,7 @@ _STOPPING = "the service can't write now; ask again, with the same ids, when it 
 GATHER = 0.002
 """Seconds after which a group is written even if requests keep coming."""
 
-_MOST_ALIKE = 256
+_MOST_ALIKE = 64
 """Most jobs that run together: others' turn comes after them."""
 
 Run: TypeAlias = Callable[[list[Item]], Any]
