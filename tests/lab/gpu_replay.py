@@ -29,6 +29,8 @@ class Replayed(NamedTuple):
     """The largest difference of what was written down at the checkpoints."""
     climbed: int
     """Levels that were climbed because their sets were empty."""
+    counts: int
+    """The largest difference of what a quorum counts: votes, doubted sources, rewards that are not believed."""
 
 
 class Recorded:
@@ -72,8 +74,8 @@ def replayed(make: MakePolicy, scenario: Scenario, rounds: int, seed: int = 1, *
     written = dict(zip(COLUMNS, played.columns.cpu().numpy().astype(float).transpose(1, 0, 2), strict=True))
     if isinstance(make, partial) and make.keywords.get("corruption") == REALISED:
         make = partial(make, corruption=_rehearse(what, scenario.trials, seed, device).tolist())
-    levels = None if played.used is None else np.diff(played.used[:-1].cpu().numpy().astype(int), axis=0, prepend=0)
-    return _compare(make, scenario, rounds, seed, what, seen, written, levels)
+    used = None if played.used is None else played.used[:-1].cpu().numpy().astype(int)
+    return _compare(make, scenario, rounds, seed, what, seen, written, used)
 
 
 def _compare(
@@ -84,7 +86,7 @@ def _compare(
     what: Plan,
     seen: Rounds,
     written: dict[str, Floats],
-    levels: Ints | None,
+    used: Ints | None,
 ) -> Replayed:
     policy: Any = prepare(make, [scenario], rounds, seed)
     adversary = Adversary([(scenario.attack, scenario.environment, scenario.trials)], seed)
@@ -93,7 +95,8 @@ def _compare(
             setattr(adversary._attacks[0], name, Recorded(seen.coin))
     truth = what.environment.parameters(_BulkDraws(seed, scenario.trials))(0)  # type: ignore[arg-type]
     lanes, regret, earned = np.arange(len(scenario.trials)), np.zeros(len(truth)), np.zeros(len(truth))
-    changed, behind, reward_gap, column_gap, total = 0.0, 0.0, 0.0, 0.0, 0
+    changed, behind, reward_gap, column_gap, total, miscounted = 0.0, 0.0, 0.0, 0.0, 0, 0
+    levels = None if used is None or what.levels is None else np.diff(used, axis=0, prepend=0)
     least = np.full(len(truth), np.inf)
     for t in range(1, rounds + 1):
         offer = _offer(t, seen, truth, what)
@@ -114,6 +117,8 @@ def _compare(
         if levels is not None:
             climbed = levels[t - 1, :, policy.levels + 1]
             lost, total = np.where(climbed == decision.info.cascade, lost, np.inf), total + int(climbed.sum())
+        if used is not None and what.quorum is not None:
+            miscounted = max(miscounted, int(np.abs(used[t - 1] - np.stack(decision.info, axis=1)).max()))
         changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
         policy.update(decision, reward)
         regret += offer.menu.best - offer.mean_of(index, decision.action)
@@ -123,7 +128,7 @@ def _compare(
         now = (regret, earned, ledger.c_sup, ledger.c_play, ledger.lies, offer.menu.gap, least)
         for name, value in zip(COLUMNS, now, strict=True):
             column_gap = max(column_gap, float(np.abs(written[name][t - 1] - value).max()))
-    return Replayed(changed / rounds, behind, reward_gap, column_gap, total)
+    return Replayed(changed / rounds, behind, reward_gap, column_gap, total, miscounted)
 
 
 def _heights(policy: Any, actions: Any, decision: Any) -> tuple[Floats, Floats]:

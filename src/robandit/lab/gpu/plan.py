@@ -18,6 +18,7 @@ from robandit.arrays import Floats
 from robandit.errors import ConfigError
 from robandit.lab.attacks import Attack, ClickFraud, Flips, NoAttack, OracleTarget, RandomFlips, SuppressBest
 from robandit.lab.environments import Environment, Synthetic
+from robandit.lab.gpu.quorum import QuorumPlan, quorum_plan
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
 from robandit.policies import (
     CWOFUL,
@@ -25,6 +26,7 @@ from robandit.policies import (
     Greedy,
     MultiLevelWeightedOFUL,
     Policy,
+    Quorum,
     RobustWeightedOFUL,
     WeightedOFUL,
     radius,
@@ -142,6 +144,8 @@ class Plan(NamedTuple):
     """Most registers that a thread may have; a search, which is rare, would like more than the rounds do."""
     levels: LevelRadii | None
     """How the radii of a policy with levels depend on the level."""
+    quorum: QuorumPlan | None
+    """What Quorum's groups and votes need."""
     by_corruption: Callable[[Floats], tuple[Floats, Floats]] | None
     """What C (B,) adds to the radius, and α, (B,), if the policy is told what each trial's attack will spend."""
 
@@ -171,6 +175,7 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         threshold=threshold,
         registers=_REGISTERS if kind.levels else None,
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
+        quorum=quorum_plan(policy, world_kind.wide, world_kind.tall) if isinstance(policy, Quorum) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,
     )
 
@@ -287,6 +292,11 @@ def _robust(policy: RobustWeightedOFUL, rounds: int) -> _Found:
     return PolicyKind(VARIANCE, BY_ROUND, False), numbers, policy.alpha(_rounds(rounds)), 0.0
 
 
+def _quorum(policy: Quorum, rounds: int) -> _Found:
+    kind = PolicyKind(VARIANCE, BY_ROUND if policy.width > 0.0 else POINT, False)
+    return kind, _learner(policy, floor=policy.sigma_bar.floor), np.zeros(rounds), 0.0
+
+
 def _greedy(policy: Greedy, rounds: int) -> _Found:
     return PolicyKind(UNIT, POINT, False), _learner(policy), np.zeros(rounds), 0.0
 
@@ -341,5 +351,6 @@ _POLICIES: dict[type, Callable[[Any, int], _Found]] = {
     Greedy: _greedy,
     CWOFUL: _cw,
     MultiLevelWeightedOFUL: _multi_level,
+    Quorum: _quorum,
 }
 """The policies that a kernel can play."""

@@ -1,0 +1,94 @@
+"""Quadratics of groups, in double precision: the upper triangle of [[V, b], [bᵀ, s]], row by row, in one vector.
+
+At (μ, −1) that is μᵀVμ − 2⟨b, μ⟩ + s, as `policies.ballots` has it. The vectors are padded to a power of two.
+"""
+
+import triton
+import triton.language as tl
+
+from robandit.lab.gpu.kernels.intersection import inverse
+
+
+@triton.jit
+def place_in(i, j, D: tl.constexpr):
+    """Where an entry of the symmetric matrix is in the vector."""
+    low, high = tl.minimum(i, j), tl.maximum(i, j)
+    return low * (D + 1) - ((low * (low - 1)) >> 1) + high - low
+
+
+@triton.jit
+def products(point, table, Q: tl.constexpr):
+    """What a form is multiplied by to be evaluated at a point, which lies in memory with −1 at its end."""
+    m = tl.arange(0, Q.packed)
+    i, j = tl.load(table + m), tl.load(table + Q.packed + m)
+    found = tl.load(point + i) * tl.load(point + j) * tl.where(i == j, 1.0, 2.0)
+    return tl.where(m < Q.size, found, 0.0)
+
+
+@triton.jit
+def outer(vector, last, weight, table, W: tl.constexpr, Q: tl.constexpr):
+    """The form w (a, r)(a, r)ᵀ of one reward r for an action a that lies in memory."""
+    m = tl.arange(0, Q.packed)
+    i, j = tl.load(table + m), tl.load(table + Q.packed + m)
+    x = tl.where(i < W.dim, tl.load(vector + tl.minimum(i, W.dim - 1)), last).to(tl.float64)
+    y = tl.where(j < W.dim, tl.load(vector + tl.minimum(j, W.dim - 1)), last).to(tl.float64)
+    return tl.where(m < Q.size, weight.to(tl.float64) * x * y, 0.0)
+
+
+@triton.jit
+def unpacked(form, lam, W: tl.constexpr):
+    """V + λI as a tile, zero in its padding, and b, of a form in memory."""
+    j, i, places = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :], tl.arange(0, W.wide)
+    matrix = tl.load(form + place_in(j, i, W.dim), (j < W.dim) & (i < W.dim), 0.0)
+    vector = tl.load(form + place_in(places, W.dim, W.dim), places < W.dim, 0.0)
+    return tl.where((j == i) & (j < W.dim), matrix + lam, matrix), vector
+
+
+@triton.jit
+def solved(desk, total, lam, W: tl.constexpr, Q: tl.constexpr):
+    """The minimiser of λ‖μ‖² plus a form, which passes through memory."""
+    tl.store(desk + tl.arange(0, Q.packed), total)
+    tl.debug_barrier()  # what one thread has written, another one reads
+    matrix, vector = unpacked(desk, lam, W)
+    j, i = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
+    found = tl.sum(inverse(matrix, j, i, W.dim) * vector[None, :], axis=1)
+    tl.debug_barrier()  # nobody writes before all have read
+    return found
+
+
+@triton.jit
+def set_point(point, mean, W: tl.constexpr):
+    """Put a parameter where forms are evaluated."""
+    places = tl.arange(0, W.wide)
+    tl.store(point + places, mean, places < W.dim)
+    tl.debug_barrier()
+
+
+@triton.jit
+def inverse_factor(matrix, j, i, D: tl.constexpr):
+    """L⁻¹ of a matrix L Lᵀ, by elimination in place: what has become 0 makes room for the inverse."""
+    places = tl.arange(0, matrix.shape[0])
+    for p in range(D):
+        row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)
+        column = tl.sum(tl.where(i == p, matrix, 0.0), axis=1)
+        pivot = tl.sum(tl.where(places == p, row, 0.0), axis=0)
+        share = tl.where(places > p, column / pivot, 0.0)
+        row = tl.where(places == p, 1.0, row)
+        matrix = tl.where((i == p) & (j > p), 0.0, matrix) - share[:, None] * row[None, :]
+    pivots = tl.sum(tl.where(j == i, matrix, 0.0), axis=1)
+    scale = tl.where(places < D, 1.0 / tl.sqrt(tl.where(places < D, pivots, 1.0)), 0.0)
+    return tl.where(j > i, matrix, tl.where(j == i, 1.0, 0.0)) * scale[:, None]
+
+
+@triton.jit
+def form_of_disagreement(form, term, lam, W: tl.constexpr):
+    """Write the form of r_g(μ)² = ‖b − Vμ‖² in (V+λI)⁻¹ beside that of a group's rewards. Gives tr V(V+λI)⁻¹."""
+    j, i, places = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :], tl.arange(0, W.wide)
+    matrix, vector = unpacked(form, lam, W)
+    inner = tl.where((j < W.dim) & (i < W.dim), inverse(matrix, j, i, W.dim), 0.0)
+    aside = tl.sum(inner * vector[:, None], axis=0)
+    square = matrix + tl.where(j == i, -2.0 * lam, 0.0) + lam * lam * inner  # V − λI + λ²(V+λI)⁻¹
+    tl.store(term + place_in(j, i, W.dim), square, (j <= i) & (i < W.dim))
+    tl.store(term + place_in(places, W.dim, W.dim), vector - lam * aside, places < W.dim)
+    tl.store(term + place_in(W.dim, W.dim, W.dim), tl.sum(vector * aside, axis=0))
+    return W.dim - lam * tl.sum(tl.sum(tl.where(j == i, inner, 0.0), axis=1), axis=0)

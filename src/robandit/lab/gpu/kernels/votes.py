@@ -1,0 +1,347 @@
+"""The vote of a trial's groups in one program, in double precision. `policies.votes` is what it follows.
+
+Each step is one pass over the groups' forms: how far a group is from the estimate decides its weight, with which its
+form is added up at once. The sum is then solved for the next estimate.
+"""
+
+import triton
+import triton.language as tl
+
+from robandit.lab.gpu.kernels.forms import form_of_disagreement, inverse_factor, products, set_point, solved, unpacked
+from robandit.lab.gpu.kernels.groups import (
+    CHANGED,
+    COUNT,
+    DISMISSED,
+    DISTANCE,
+    DOUBTED,
+    FAR,
+    FREEDOM,
+    LAST,
+    LIMIT,
+    LOSS,
+    MASS,
+    NEW,
+    NOISE,
+    SAY,
+    SIDE,
+    SINCE,
+    SLOT,
+    SPELL,
+    SPELL_NOW,
+    USED,
+    VOTES,
+    WEIGHT,
+    of_trial,
+    row_of,
+)
+from robandit.lab.gpu.kernels.quorum import LAM, RANGE, TOLERANCE
+
+TINY = tl.constexpr(1e-300)
+
+
+@triton.jit
+def raised(x, power: tl.constexpr):
+    """A power of a number that is not negative."""
+    if power == 4.0:
+        found = (x * x) * (x * x)
+    elif power == 5.0:
+        found = (x * x) * (x * x) * x
+    else:
+        found = tl.where(x > 0.0, tl.exp2(power * tl.log2(tl.maximum(x, 1e-300))), 0.0)
+    return found
+
+
+@triton.jit
+def load_row(rows, row: tl.constexpr, used, Q: tl.constexpr):
+    """A number of every group, and zero where there is none."""
+    g = tl.arange(0, Q.crowd)
+    return tl.load(row_of(rows, row, Q) + g, g < used, 0)
+
+
+@triton.jit
+def keep_row(rows, row: tl.constexpr, values, Q: tl.constexpr):
+    """Write a number of every group down."""
+    tl.store(row_of(rows, row, Q) + tl.arange(0, Q.crowd), values)
+
+
+@triton.jit
+def believe(distance, limit, Q: tl.constexpr):
+    """How far to believe those who disagree by so much: 1 within the bound, and beyond it the less the farther."""
+    kept = raised(tl.minimum(1.0, limit / tl.maximum(distance, TINY)), Q.steep)
+    return tl.where(kept < Q.gone, 0.0, kept)
+
+
+@triton.jit
+def forms_at(forms, g, used, Q: tl.constexpr):
+    """The forms of some groups, zero where there is none."""
+    rows, m = g + tl.arange(0, Q.rows)[:, None], tl.arange(0, Q.packed)[None, :]
+    return tl.load(forms + rows * Q.packed + m, rows < used, 0.0)
+
+
+@triton.jit
+def distances(tile, factors):
+    """r_g of some groups."""
+    return tl.sqrt(tl.maximum(tl.sum(tile * factors[None, :], axis=1), 0.0))
+
+
+@triton.jit
+def pass_over(memory, used, steep: tl.constexpr, Q: tl.constexpr):
+    """Weigh every group by how far it is from the point in memory.
+
+    Gives the sum of the weighted forms, and the largest change of a weight. The convex vote's weights fall like 1/r;
+    with ``steep`` they are those of `believe`.
+    """
+    reals, factors = memory[2], products(memory[8], memory[10], Q)
+    total, change = tl.zeros([Q.packed], tl.float64), tl.zeros([], tl.float64)
+    for g in range(0, used, Q.rows):
+        rows = g + tl.arange(0, Q.rows)
+        tile = forms_at(memory[1], g, used, Q)
+        distance, limit = distances(tile, factors), tl.load(row_of(reals, LIMIT, Q) + rows, rows < used, 0.0)
+        old = tl.load(row_of(reals, NEW, Q) + rows, rows < used, 0.0)
+        if steep:
+            new = believe(distance, limit, Q)
+        else:
+            new = tl.minimum(1.0, limit / tl.maximum(distance, TINY))
+        tl.store(row_of(reals, NEW, Q) + rows, new, rows < used)
+        total += tl.sum(tile * new[:, None], axis=0)
+        change = tl.maximum(change, tl.max(tl.abs(new - old), axis=0))
+    tl.debug_barrier()
+    return total, change
+
+
+@triton.jit
+def added_up(forms, reals, row: tl.constexpr, used, Q: tl.constexpr):
+    """The sum of forms with these weights."""
+    total = tl.zeros([Q.packed], tl.float64)
+    for g in range(0, used, Q.rows):
+        rows = g + tl.arange(0, Q.rows)
+        weight = tl.load(row_of(reals, row, Q) + rows, rows < used, 0.0)
+        total += tl.sum(forms_at(forms, g, used, Q) * weight[:, None], axis=0)
+    return total
+
+
+@triton.jit
+def look_at_all(memory, used, Q: tl.constexpr):
+    """Write down how far every group is from the point in memory, and Σ w(r − ⟨a, μ⟩)² of its rewards."""
+    reals, factors = memory[2], products(memory[8], memory[10], Q)
+    for g in range(0, used, Q.rows):
+        rows = g + tl.arange(0, Q.rows)
+        distance = distances(forms_at(memory[1], g, used, Q), factors)
+        loss = tl.sum(forms_at(memory[0], g, used, Q) * factors[None, :], axis=1)
+        tl.store(row_of(reals, DISTANCE, Q) + rows, distance, rows < used)
+        tl.store(row_of(reals, LOSS, Q) + rows, loss, rows < used)
+    tl.debug_barrier()
+
+
+@triton.jit
+def weighted_median(desk, values, weights, used, Q: tl.constexpr):
+    """The least of the values that values with half of the weight do not exceed."""
+    g = tl.arange(0, Q.crowd)
+    tl.store(desk + g, values)
+    tl.debug_barrier()
+    half, found = 0.5 * tl.sum(weights, axis=0), tl.full([], float("inf"), tl.float64)
+    for place in range(0, used):
+        value = tl.load(desk + place)
+        below = tl.sum(tl.where((values <= value) & (g < used), weights, 0.0), axis=0)
+        found = tl.where((below >= half) & (value < found), value, found)
+    tl.debug_barrier()
+    return found
+
+
+@triton.jit
+def fit(memory, roots, centers, lane, lam, used, W: tl.constexpr, Q: tl.constexpr):
+    """Put Sᵀ and μ of what is believed into memory, and μ where forms are evaluated."""
+    desk, j, i = memory[7], tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
+    tl.store(desk + tl.arange(0, Q.packed), added_up(memory[0], memory[2], WEIGHT, used, Q))
+    tl.debug_barrier()  # what one thread has written, another one reads
+    matrix, vector = unpacked(desk, lam, W)
+    root = inverse_factor(matrix, j, i, W.dim)
+    v = tl.sum(root * vector[None, :], axis=1)
+    mean, places = tl.sum(root * v[:, None], axis=0), tl.arange(0, W.wide)
+    tl.store(roots + lane.to(tl.int64) * (W.wide * W.wide) + j * W.wide + i, root.to(tl.float32))
+    tl.store(centers + lane.to(tl.int64) * (2 * W.wide) + places, mean.to(tl.float32))
+    set_point(memory[8], mean, W)
+
+
+@triton.jit
+def renew(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
+    """Compute anew how groups disagree that have changed since the last vote."""
+    changed, freedom = row_of(memory[3], CHANGED, Q), row_of(memory[2], FREEDOM, Q)
+    for g in range(0, used):
+        if tl.load(changed + g) != 0:
+            known = form_of_disagreement(memory[0] + g * Q.packed, memory[1] + g * Q.packed, lam, W)
+            tl.store(freedom + g, known)
+    tl.debug_barrier()
+    keep_row(memory[3], CHANGED, tl.zeros([Q.crowd], tl.int32), Q)
+    tl.debug_barrier()
+
+
+@triton.jit
+def call(memory, t, noise, used, Q: tl.constexpr):
+    """What every group speaks for, how far it may be from the estimate, and with that its bound in the convex vote."""
+    reals, wholes = memory[2], memory[3]
+    g, counts = tl.arange(0, Q.crowd), load_row(wholes, COUNT, used, Q).to(tl.float64)
+    first = (load_row(wholes, SINCE, used, Q) - 1).to(tl.float64) / t.to(tl.float64)
+    last = load_row(wholes, LAST, used, Q).to(tl.float64) / t.to(tl.float64)
+    first = tl.where(g < used, first, 0.0)
+    longer = (raised(last, Q.newer + 1.0) - raised(first, Q.newer + 1.0)) / tl.maximum(last - first, TINY)
+    say = counts * tl.where(last > first, longer / (Q.newer + 1.0), raised(first, Q.newer))
+    number = used.to(tl.float64)
+    far = tl.sqrt(tl.maximum(load_row(reals, FREEDOM, used, Q), 0.0))
+    far = tl.where(g < used, far + Q.reach * tl.sqrt(2.0 * tl.log(20.0 * number)), 0.0)
+    share = say * number / tl.maximum(tl.sum(say, axis=0), TINY)
+    keep_row(reals, SAY, say, Q)
+    keep_row(reals, FAR, far, Q)
+    keep_row(reals, LIMIT, far * tl.sqrt(share) * noise, Q)
+    keep_row(reals, NEW, tl.where(g < used, 1.0 + 0.0 * say, 0.0), Q)
+    tl.debug_barrier()
+
+
+@triton.jit
+def settle_on(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
+    """Move the point in memory to what the convex vote decides."""
+    step, moved = 0 * used, used > 0
+    while moved:
+        total, change = pass_over(memory, used, False, Q)
+        set_point(memory[8], solved(memory[7], total, lam * Q.faint, W, Q), W)
+        step += 1
+        moved = (change > Q.still) & (step < Q.most)
+
+
+@triton.jit
+def measure(memory, terms, used, Q: tl.constexpr):
+    """The noise by what groups' own regressions leave over; with it the bounds that half of the traffic meets.
+
+    Gives the noise and the tolerance ζ in units of it.
+    """
+    reals, wholes, g = memory[2], memory[3], tl.arange(0, Q.crowd)
+    distance, far, say = load_row(reals, DISTANCE, used, Q), load_row(reals, FAR, used, Q), load_row(reals, SAY, used, Q)
+    mass, counts = load_row(reals, MASS, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
+    left = tl.maximum(load_row(reals, LOSS, used, Q) - distance * distance, 0.0)
+    free = tl.where(g < used, tl.maximum(counts - load_row(reals, FREEDOM, used, Q), 0.0), 0.0)
+    median, total = weighted_median(memory[7], left / tl.maximum(free, Q.least), free, used, Q), tl.sum(free, axis=0)
+    noise, whole = tl.sqrt((median * total + Q.prior) / (total + Q.prior)), tl.load(terms + RANGE)
+    vague = tl.sum(mass, axis=0) * whole * whole <= (1.0 + 1e-6) * tl.sum(counts, axis=0)
+    noise = tl.where(vague, tl.minimum(tl.maximum(noise, Q.sharp), 1.0), tl.maximum(noise, 1.0))
+    roots = tl.sqrt(mass)
+    excess = tl.maximum(distance / noise - far, 0.0) / tl.maximum(roots, TINY)
+    zeta = tl.maximum(weighted_median(memory[7], excess, say, used, Q), tl.load(terms + TOLERANCE) / noise)
+    keep_row(reals, LIMIT, (far + zeta * roots) * noise, Q)
+    limit = (far + zeta * roots) * noise
+    keep_row(reals, NEW, tl.where(g < used, believe(distance, limit, Q), 0.0), Q)
+    tl.debug_barrier()
+    return noise, zeta
+
+
+@triton.jit
+def let_go(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
+    """Those beyond their bounds lose their say step by step."""
+    total = added_up(memory[1], memory[2], NEW, used, Q)
+    step, moved = 0 * used + 1, used > 0
+    while moved:
+        set_point(memory[8], solved(memory[7], total, lam, W, Q), W)
+        moved = step < Q.steps
+        if moved:
+            total, change = pass_over(memory, used, True, Q)
+            moved = change > 0.0
+        step += 1
+
+
+@triton.jit
+def turn(memory, slot, used, Q: tl.constexpr):
+    """Begin a new spell of a source of which dissent is believed and what it contradicts is not."""
+    reals, wholes, standings, g = memory[2], memory[3], memory[4], tl.arange(0, Q.crowd)
+    spell, side, since = (
+        load_row(wholes, SPELL, used, Q),
+        load_row(wholes, SIDE, used, Q),
+        load_row(wholes, SINCE, used, Q),
+    )
+    now = tl.load(standings + SPELL_NOW * Q.slots + slot)
+    mine = (g < used) & (load_row(wholes, SLOT, used, Q) == slot) & (spell == now)
+    trusted = load_row(reals, NEW, used, Q) >= Q.doubted
+    risen, fallen = mine & trusted & (side == 1), mine & (trusted == 0) & (side == 0)
+    if (tl.sum(risen.to(tl.int32), axis=0) > 0) & (tl.sum(fallen.to(tl.int32), axis=0) > 0):
+        newest = tl.argmax(tl.where(risen, since, -1), axis=0)
+        keep_row(wholes, SPELL, tl.where(risen, now + 1, spell), Q)
+        keep_row(wholes, SIDE, tl.where(risen, 0, side), Q)
+        tl.store(standings + SPELL_NOW * Q.slots + slot, now + 1)
+        tl.store(standings + slot, newest)
+        tl.store(standings + Q.slots + slot, -1)
+    tl.debug_barrier()
+
+
+@triton.jit
+def drop_bad_spells(memory, used, Q: tl.constexpr):
+    """Believe nothing that is left of spells that are over and of which less than half is believed."""
+    reals, wholes, standings, g = memory[2], memory[3], memory[4], tl.arange(0, Q.crowd)
+    slot, spell = load_row(wholes, SLOT, used, Q), load_row(wholes, SPELL, used, Q)
+    closed = (g < used) & (spell < tl.load(standings + SPELL_NOW * Q.slots + slot))
+    if tl.sum(closed.to(tl.int32), axis=0) > 0:
+        weights, counts = load_row(reals, NEW, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
+        kept = weights
+        for place in range(0, used):
+            own, which = tl.load(row_of(wholes, SLOT, Q) + place), tl.load(row_of(wholes, SPELL, Q) + place)
+            same = (g < used) & (slot == own) & (spell == which)
+            total = tl.sum(tl.where(same, counts, 0.0), axis=0)
+            bad = tl.sum(tl.where(same, weights * counts, 0.0), axis=0) < Q.record * total
+            kept = tl.where((g == place) & closed & bad, 0.0, kept)
+        keep_row(reals, NEW, kept, Q)
+    tl.debug_barrier()
+
+
+@triton.jit
+def doubt(memory, known, used, Q: tl.constexpr):
+    """Write down how far each source is believed, how many are doubted, and what is not believed."""
+    reals, wholes, singles = memory[2], memory[3], memory[6]
+    slot, say, weights = load_row(wholes, SLOT, used, Q), load_row(reals, SAY, used, Q), load_row(reals, NEW, used, Q)
+    doubted = tl.zeros([], tl.float64)
+    for source in range(0, known):
+        total = tl.sum(tl.where(slot == source, say, 0.0), axis=0)
+        trust = tl.sum(tl.where(slot == source, say * weights, 0.0), axis=0) / tl.maximum(total, TINY)
+        if total > 0.0:
+            tl.store(memory[5] + source, trust)
+            doubted += tl.where(trust < Q.doubted, 1.0, 0.0)
+    counts = load_row(wholes, COUNT, used, Q).to(tl.float64)
+    tl.store(singles + DOUBTED, doubted)
+    tl.store(singles + DISMISSED, tl.sum(tl.where(weights < Q.doubted, counts, 0.0), axis=0))
+
+
+@triton.jit
+def adopt(memory, used, Q: tl.constexpr):
+    """Believe groups as the vote says from now on. Gives whether that changes any weight."""
+    reals = memory[2]
+    old, new = load_row(reals, WEIGHT, used, Q), load_row(reals, NEW, used, Q)
+    tl.debug_barrier()
+    keep_row(reals, WEIGHT, new, Q)
+    tl.debug_barrier()
+    return tl.max(tl.abs(new - old), axis=0) > 0.0
+
+
+@triton.jit(do_not_specialize=["t"])
+def vote(
+    roots, centers, t,
+    terms, forms, quadratics, reals, wholes, standings, trust, singles, desk, point, shelf, table,
+    W: tl.constexpr, Q: tl.constexpr
+):  # fmt: skip
+    """Let the groups of a trial vote after round t, and put Sᵀ and μ of what is then believed into memory."""
+    lane = tl.program_id(0)
+    memory = (forms, quadratics, reals, wholes, standings, trust, singles, desk, point, shelf, table)
+    memory = of_trial(memory, lane, Q)
+    used, noise = tl.load(memory[6] + USED).to(tl.int32), tl.load(memory[6] + NOISE)
+    votes = tl.load(memory[6] + VOTES)
+    lam, known = tl.load(terms + LAM), 0 * t + 1
+    renew(memory, lam, used, W, Q)
+    fit(memory, roots, centers, lane, lam, used, W, Q)
+    call(memory, t, noise, used, Q)
+    settle_on(memory, lam, used, W, Q)
+    look_at_all(memory, used, Q)
+    noise, _ = measure(memory, terms, used, Q)
+    let_go(memory, lam, used, W, Q)
+    for slot in range(0, known):
+        turn(memory, slot, used, Q)
+    drop_bad_spells(memory, used, Q)
+    if adopt(memory, used, Q):
+        fit(memory, roots, centers, lane, lam, used, W, Q)
+    doubt(memory, known, used, Q)
+    tl.store(memory[6] + NOISE, noise)
+    tl.store(memory[6] + VOTES, votes + 1.0)
