@@ -5,18 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL, cli
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, Quorum, RobustWeightedOFUL, WeightedOFUL, cli
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
 from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, WorldNumbers, plan
+from robandit.lab.gpu.quorum import QuorumNumbers, spans, vote_rounds
 from robandit.lab.plan import Run
-from robandit.lab.protocol import REALISED, Scenario
+from robandit.lab.protocol import REALISED, Scenario, simulate
 from robandit.policies import radius
 
 PAPER = environments.Paper(dim=4, actions=5)
@@ -31,6 +33,7 @@ def planned(make: Any, environment: Any = PAPER, attack: Any = None) -> Plan:
     [
         ({"policies": ["lin-ts"]}, "LinTS runs on the CPU: leave out --device"),
         ({"policies": [{"name": "oful", "exploration": 0.1}]}, "OFUL with exploration runs on the CPU"),
+        ({"policies": [{"name": "quorum", "exploration": 0.1}]}, "Quorum with exploration runs on the CPU"),
         ({"environments": ["drift"]}, "an environment with drift="),
         ({"environments": ["delayed"]}, "an environment with mean_delay=10.0"),
         ({"environments": ["per-action-noise"]}, "an environment with per_action=True"),
@@ -95,7 +98,9 @@ def test_weights_and_rounds_are_those_of_the_scenario() -> None:
 def test_kernels_find_the_numbers_in_this_order() -> None:
     """Their places are written beside the kernels, which can't be imported without Triton."""
     folder = Path(sys.modules["robandit.lab.gpu"].__path__[0]) / "kernels"
-    for file, fields in (("world.py", WorldNumbers._fields), ("ellipsoid.py", PolicyNumbers._fields)):
+    files = {"world.py": WorldNumbers._fields, "ellipsoid.py": PolicyNumbers._fields}
+    files["quorum.py"] = QuorumNumbers._fields
+    for file, fields in files.items():
         lines = (folder / file).read_text(encoding="utf-8").splitlines()
         for place, name in enumerate(fields):
             assert f"{name.upper()} = tl.constexpr({place})" in lines
@@ -115,6 +120,29 @@ def test_radii_of_levels_are_those_of_the_policy() -> None:
         wanted = [radius(np.array([level]), np.array([0]))[0] for radius in (policy.beta, policy.gamma)]
         ours = found.radii[t] + found.levels.steps[0, level], found.levels.gammas[t] + found.levels.steps[1, level]
         assert ours == pytest.approx(wanted, rel=1e-12)
+
+
+def test_trials_vote_when_the_policy_does() -> None:
+    at = np.arange(1, 131)
+    scenario = Scenario(environments.Fresh(dim=3, actions=4), attacks.NoAttack(), [0])
+    told = simulate(policy=Quorum, scenarios=[scenario], rounds=130, seed=1, at=at).info["votes"][:, 0]
+    assert vote_rounds(130) == (1 + np.flatnonzero(np.diff(told))).tolist()  # told before the round's own vote
+    assert all(2 <= late - early <= 100 for early, late in pairwise(vote_rounds(10_000)))
+
+
+@pytest.mark.parametrize("fresh", [0, 1, 7, 8, 50])
+def test_launches_play_every_round_once_and_stop_where_sets_stay(fresh: int) -> None:
+    found = spans(50, fresh)
+    assert [t for begin, end, _ in found for t in range(begin, end + 1)] == list(range(1, 51))
+    assert [end for _, end, votes in found if votes] == vote_rounds(50)
+    assert not any(begin <= fresh < end for begin, end, _ in found)
+
+
+def test_a_quorum_has_the_numbers_of_the_policy() -> None:
+    found = planned(partial(Quorum, width=1.2, tolerance=0.1, regularization=2.0)).quorum
+    assert found is not None
+    assert found.numbers == QuorumNumbers(range=0.5, width=1.2, lam=2.0, tolerance=0.1)
+    assert planned(Quorum).learner.floor == pytest.approx(0.02)  # 4 % of R
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def merge(memory, used, Q: tl.constexpr):
     """Merge two neighbouring stretches; the place that is free."""
     best, key = tl.full([], float("inf"), tl.float64), tl.full([], 0, tl.int64)
     early, late = 0 * used, 0 * used
-    for g in range(0, used):
+    for g in range(used):
         cost, order, first = best_pair(memory, g, used, Q)
         better = (cost < best) | ((cost == best) & (order < key))
         best, key = tl.where(better, cost, best), tl.where(better, order, key)
@@ -148,7 +148,8 @@ def join(memory, early, late, Q: tl.constexpr):
 def open_group(memory, slot, side, t, Q: tl.constexpr):
     """Begin a new stretch of a side of a source; its place. It is believed as the one before it was."""
     _, _, reals, wholes, standings, trust, singles, _, _, _, _ = memory
-    used, at, places = tl.load(singles + USED).to(tl.int32), standings + side * Q.slots + slot, tl.arange(0, 2 * Q.slots)
+    used, places = tl.load(singles + USED).to(tl.int32), tl.arange(0, 2 * Q.slots)
+    at = standings + side * Q.slots + slot
     known = tl.sum((tl.load(standings + places) >= 0).to(tl.int32), axis=0) + (tl.load(at) < 0).to(tl.int32)
     first = tl.where(side == 1, 0.0, tl.load(trust + slot))  # dissent is believed once a vote says so
     place, fuller = used, used + 1

@@ -1,7 +1,7 @@
 """Quorum between two votes: the rounds of a trial in one program, in single precision, with its groups in memory.
 
 All rewards come at once, so all trials vote at the same rounds: `votes` is launched between two launches of these. A
-vote leaves Sᵀ and μ in memory, so none of what rounds carry along outlives a vote. `policies.quorum` is what they follow.
+vote leaves Sᵀ and μ in memory, so what rounds carry along ends with it. `policies.quorum` is what they follow.
 """
 
 import triton
@@ -54,7 +54,10 @@ def judge(habits, distance, reward, least, t, Q: tl.constexpr):
 
 
 @triton.jit
-def heard(policy, terms, memory, habits, action, reward, square, estimate, sigma, t, P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr):
+def heard(
+    policy, terms, memory, habits, action, reward, square, estimate, sigma, t,
+    P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr
+):  # fmt: skip
     """Put a reward into its group. Gives the weight with which it counts, and what the trial is used to."""
     weight, reach = weight_of(policy, 1.0, sigma, square, P), tl.load(policy + REACH)
     reward = tl.minimum(tl.maximum(reward, -reach), reach)
@@ -97,7 +100,8 @@ def look_at_counts(out, used, checkpoints, here, t, lanes, lane, sums, memory, g
 
 @triton.jit
 def on_fresh_set(
-    io, policy, terms, memory, radius, here, bounds, parameter, state, P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr
+    io, policy, terms, memory, radius, here, bounds, parameter, state,
+    P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr
 ):  # fmt: skip
     """A round with a decision set of its own. The state is Sᵀ, μ, what the trial is used to, and the sums."""
     root, mean, habits, sums, _ = state
@@ -123,7 +127,10 @@ def on_fresh_set(
 
 
 @triton.jit
-def on_held_set(io, policy, terms, memory, radius, here, actions, world, state, P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr):
+def on_held_set(
+    io, policy, terms, memory, radius, here, actions, world, state,
+    P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr
+):  # fmt: skip
     """A round with the set that stays. The state is V, m, the squared widths, what the trial is used to, the sums."""
     spread, estimates, squares, habits, sums = state
     seed, t, trial, _ = here

@@ -98,10 +98,9 @@ def pass_over(memory, used, steep: tl.constexpr, Q: tl.constexpr):
         tile = forms_at(memory[1], g, used, Q)
         distance, limit = distances(tile, factors), tl.load(row_of(reals, LIMIT, Q) + rows, rows < used, 0.0)
         old = tl.load(row_of(reals, NEW, Q) + rows, rows < used, 0.0)
+        new = tl.minimum(1.0, limit / tl.maximum(distance, TINY))
         if steep:
             new = believe(distance, limit, Q)
-        else:
-            new = tl.minimum(1.0, limit / tl.maximum(distance, TINY))
         tl.store(row_of(reals, NEW, Q) + rows, new, rows < used)
         total += tl.sum(tile * new[:, None], axis=0)
         change = tl.maximum(change, tl.max(tl.abs(new - old), axis=0))
@@ -140,7 +139,7 @@ def weighted_median(desk, values, weights, used, Q: tl.constexpr):
     tl.store(desk + g, values)
     tl.debug_barrier()
     half, found = 0.5 * tl.sum(weights, axis=0), tl.full([], float("inf"), tl.float64)
-    for place in range(0, used):
+    for place in range(used):
         value = tl.load(desk + place)
         below = tl.sum(tl.where((values <= value) & (g < used), weights, 0.0), axis=0)
         found = tl.where((below >= half) & (value < found), value, found)
@@ -167,7 +166,7 @@ def fit(memory, roots, centers, lane, lam, used, W: tl.constexpr, Q: tl.constexp
 def renew(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
     """Compute anew how groups disagree that have changed since the last vote."""
     changed, freedom = row_of(memory[3], CHANGED, Q), row_of(memory[2], FREEDOM, Q)
-    for g in range(0, used):
+    for g in range(used):
         if tl.load(changed + g) != 0:
             known = form_of_disagreement(memory[0] + g * Q.packed, memory[1] + g * Q.packed, lam, W)
             tl.store(freedom + g, known)
@@ -215,7 +214,8 @@ def measure(memory, terms, used, Q: tl.constexpr):
     Gives the noise and the tolerance ζ in units of it.
     """
     reals, wholes, g = memory[2], memory[3], tl.arange(0, Q.crowd)
-    distance, far, say = load_row(reals, DISTANCE, used, Q), load_row(reals, FAR, used, Q), load_row(reals, SAY, used, Q)
+    distance, far = load_row(reals, DISTANCE, used, Q), load_row(reals, FAR, used, Q)
+    say = load_row(reals, SAY, used, Q)
     mass, counts = load_row(reals, MASS, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
     left = tl.maximum(load_row(reals, LOSS, used, Q) - distance * distance, 0.0)
     free = tl.where(g < used, tl.maximum(counts - load_row(reals, FREEDOM, used, Q), 0.0), 0.0)
@@ -226,8 +226,8 @@ def measure(memory, terms, used, Q: tl.constexpr):
     roots = tl.sqrt(mass)
     excess = tl.maximum(distance / noise - far, 0.0) / tl.maximum(roots, TINY)
     zeta = tl.maximum(weighted_median(memory[7], excess, say, used, Q), tl.load(terms + TOLERANCE) / noise)
-    keep_row(reals, LIMIT, (far + zeta * roots) * noise, Q)
     limit = (far + zeta * roots) * noise
+    keep_row(reals, LIMIT, limit, Q)
     keep_row(reals, NEW, tl.where(g < used, believe(distance, limit, Q), 0.0), Q)
     tl.debug_barrier()
     return noise, zeta
@@ -279,12 +279,13 @@ def drop_bad_spells(memory, used, Q: tl.constexpr):
     if tl.sum(closed.to(tl.int32), axis=0) > 0:
         weights, counts = load_row(reals, NEW, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
         kept = weights
-        for place in range(0, used):
+        for place in range(used):
             own, which = tl.load(row_of(wholes, SLOT, Q) + place), tl.load(row_of(wholes, SPELL, Q) + place)
             same = (g < used) & (slot == own) & (spell == which)
             total = tl.sum(tl.where(same, counts, 0.0), axis=0)
-            bad = tl.sum(tl.where(same, weights * counts, 0.0), axis=0) < Q.record * total
-            kept = tl.where((g == place) & closed & bad, 0.0, kept)
+            believed = tl.sum(tl.where(same, weights * counts, 0.0), axis=0)
+            share = tl.where(believed < Q.record * total, 0.0, 1.0)
+            kept = tl.where((g == place) & closed, share * kept, kept)
         keep_row(reals, NEW, kept, Q)
     tl.debug_barrier()
 
@@ -295,7 +296,7 @@ def doubt(memory, known, used, Q: tl.constexpr):
     reals, wholes, singles = memory[2], memory[3], memory[6]
     slot, say, weights = load_row(wholes, SLOT, used, Q), load_row(reals, SAY, used, Q), load_row(reals, NEW, used, Q)
     doubted = tl.zeros([], tl.float64)
-    for source in range(0, known):
+    for source in range(known):
         total = tl.sum(tl.where(slot == source, say, 0.0), axis=0)
         trust = tl.sum(tl.where(slot == source, say * weights, 0.0), axis=0) / tl.maximum(total, TINY)
         if total > 0.0:
@@ -337,7 +338,7 @@ def vote(
     look_at_all(memory, used, Q)
     noise, _ = measure(memory, terms, used, Q)
     let_go(memory, lam, used, W, Q)
-    for slot in range(0, known):
+    for slot in range(known):
         turn(memory, slot, used, Q)
     drop_bad_spells(memory, used, Q)
     if adopt(memory, used, Q):
