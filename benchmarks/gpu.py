@@ -118,10 +118,14 @@ TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, a
     (Case("Quorum, fresh sets", Quorum, FRESH, attacks.NoAttack()), HALF, 10_000, {}),
     (Case("Quorum, fresh sets, bursts", Quorum, FRESH, attacks.Bursts(budget=None)), HALF, 10_000, {}),
     (Case("Quorum, 16 384 trials", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
-    (Case("Quorum, a vote by 2 warps", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"warps": 2}),
-    (Case("Quorum, a vote by 4 warps", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"warps": 4}),
     (Case("Quorum, 128 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
-    (Case("Quorum, 168 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 168}),
+    (Case("Quorum, 255 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 255}),
+    (Case("Quorum, 255, fresh sets", Quorum, FRESH, attacks.NoAttack()), FEWER, 10_000, {"registers": 255}),
+    (Case("Quorum, votes: 168 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (1, 168)}),
+    (Case("Quorum, votes: 128 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (1, 128)}),
+    (Case("Quorum, votes: 2 warps of 128", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (2, 128)}),
+    (Case("Quorum, votes: 4 warps", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (4, None)}),
+    (Case("Quorum, votes: 4 warps of 128", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (4, 128)}),
 ]
 
 
@@ -243,9 +247,11 @@ def moved(case: Case, trials: int, rounds: int, wide: int) -> int:
 
 
 def varied(what: Plan, kind: Mapping[str, Any]) -> Plan:
-    """A plan with what is tried: other registers, another precision, or a vote by more warps."""
+    """A plan with what is tried: other registers, another precision, or votes by more warps."""
     world = what.world_kind._replace(precision=kind.get("precision", what.world_kind.precision))
-    quorum = what.quorum if what.quorum is None else what.quorum._replace(warps=kind.get("warps", what.quorum.warps))
+    quorum = what.quorum
+    if quorum is not None and "vote" in kind:
+        quorum = quorum._replace(warps=kind["vote"][0], registers=kind["vote"][1])
     return what._replace(registers=kind.get("registers", what.registers), world_kind=world, quorum=quorum)
 
 

@@ -23,7 +23,7 @@ def test_kernels_compile_for_a_hopper_gpu_and_spill_hardly_anything() -> None:
     names = [*(4 * ["held"]), "fresh", "recorded", "fresh", *(2 * ["levels"]), *(3 * ["quorum"])]
     assert [name for name, _ in stacks] == names
     assert max(int(size) for name, size in stacks if name in ("held", "fresh")) <= 64, done.stdout
-    assert max(int(size) for name, size in stacks if name == "quorum") <= 512, done.stdout  # where groups merge: rare
+    assert max(int(size) for name, size in stacks if name == "quorum") <= 1024, done.stdout  # where groups merge: rare
     assert max(int(size) for name, size in stacks if name == "levels") <= 2048, (
         done.stdout
     )  # in a search, which is rare

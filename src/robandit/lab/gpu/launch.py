@@ -148,7 +148,8 @@ def _vote(what: Plan, held: Sequence[Any], more: Sequence[Any], lanes: int, end:
     from robandit.lab.gpu.kernels.votes import vote
 
     assert what.quorum is not None
-    vote[(lanes,)](*held[8:10], end, *more, what.world_kind, what.quorum.kind, num_warps=what.quorum.warps)
+    options = {"num_warps": what.quorum.warps, "maxnreg": what.quorum.registers}
+    vote[(lanes,)](*held[8:10], end, *more, what.world_kind, what.quorum.kind, **options)
 
 
 def _launch(

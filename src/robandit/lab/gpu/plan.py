@@ -173,7 +173,7 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
-        registers=_REGISTERS if kind.levels else None,
+        registers=_REGISTERS if kind.levels or isinstance(policy, Quorum) else None,
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
         quorum=quorum_plan(policy, world_kind.wide, world_kind.tall) if isinstance(policy, Quorum) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,

@@ -13,6 +13,7 @@ COUNTS = quorum.QuorumCounts._fields
 """What is written down at each checkpoint beside the sums."""
 _WHOLES, _STANDINGS, _SINGLES, _REALS = 7, 3, 16, 9  # rows, as in kernels.groups
 _SPREAD, _NOISE = 0, 4
+_PART = 64  # two numbers for each thread of a warp
 _BLOCK = 4  # groups that a pass of the vote looks at together
 
 
@@ -23,6 +24,8 @@ class QuorumKind(NamedTuple):
     """The numbers of a group's form."""
     packed: int
     """The same, padded to a power of two."""
+    part: int
+    """How many of them are added at a time: few, since rounds need the registers."""
     places: int
     """The most groups of a trial."""
     crowd: int
@@ -76,6 +79,8 @@ class QuorumPlan(NamedTuple):
     numbers: QuorumNumbers
     warps: int = 1
     """How many warps count the votes of a trial."""
+    registers: int | None = None
+    """Most registers that a thread of these may have."""
 
 
 def quorum_plan(policy: Quorum, wide: int, tall: int) -> QuorumPlan:
@@ -84,7 +89,7 @@ def quorum_plan(policy: Quorum, wide: int, tall: int) -> QuorumPlan:
     places = quorum._STRETCHES + 4 * slots  # two more for each side of a source
     packed, crowd = _power(size), _power(places)
     kind = QuorumKind(
-        size=size, packed=packed, places=places, crowd=crowd, slots=_power(slots), rows=_BLOCK,
+        size=size, packed=packed, part=min(packed, _PART), places=places, crowd=crowd, slots=_power(slots), rows=_BLOCK,
         desk=max(packed, crowd), edge=2 * wide, shelf=wide * tall,
         stretches=quorum._STRETCHES, shortest=groups._SHORTEST, other_spell=groups._OTHER_SPELL, apart=groups._APART,
         sharp=quorum._SHARP, newer=quorum._NEWER, doubted=quorum._DOUBTED,

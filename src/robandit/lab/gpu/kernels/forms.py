@@ -26,13 +26,14 @@ def products(point, table, Q: tl.constexpr):
 
 
 @triton.jit
-def outer(vector, last, weight, table, W: tl.constexpr, Q: tl.constexpr):
-    """The form w (a, r)(a, r)ᵀ of one reward r for an action a that lies in memory."""
-    m = tl.arange(0, Q.packed)
-    i, j = tl.load(table + m), tl.load(table + Q.packed + m)
-    x = tl.where(i < W.dim, tl.load(vector + tl.minimum(i, W.dim - 1)), last).to(tl.float64)
-    y = tl.where(j < W.dim, tl.load(vector + tl.minimum(j, W.dim - 1)), last).to(tl.float64)
-    return tl.where(m < Q.size, weight.to(tl.float64) * x * y, 0.0)
+def fold(form, vector, last, weight, table, W: tl.constexpr, Q: tl.constexpr):
+    """Add w (a, r)(a, r)ᵀ of one reward r to a form, for an action a that lies in memory: part by part."""
+    for start in range(0, Q.size, Q.part):
+        m = start + tl.arange(0, Q.part)
+        i, j = tl.load(table + m), tl.load(table + Q.packed + m)
+        x = tl.where(i < W.dim, tl.load(vector + tl.minimum(i, W.dim - 1)), last).to(tl.float64)
+        y = tl.where(j < W.dim, tl.load(vector + tl.minimum(j, W.dim - 1)), last).to(tl.float64)
+        tl.store(form + m, tl.load(form + m) + weight.to(tl.float64) * x * y, m < Q.size)
 
 
 @triton.jit
@@ -66,13 +67,15 @@ def set_point(point, mean, W: tl.constexpr):
 
 @triton.jit
 def inverse_factor(matrix, j, i, D: tl.constexpr):
-    """L⁻¹ of a matrix L Lᵀ, by elimination in place: what has become 0 makes room for the inverse."""
+    """L⁻¹ of a matrix L Lᵀ, by elimination in place: what has become 0 makes room for the inverse.
+
+    What is right of the diagonal in a row is also what is below it in the column, until that is eliminated.
+    """
     places = tl.arange(0, matrix.shape[0])
     for p in range(D):
         row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)
-        column = tl.sum(tl.where(i == p, matrix, 0.0), axis=1)
         pivot = tl.sum(tl.where(places == p, row, 0.0), axis=0)
-        share = tl.where(places > p, column / pivot, 0.0)
+        share = tl.where(places > p, row / pivot, 0.0)
         row = tl.where(places == p, 1.0, row)
         matrix = tl.where((i == p) & (j > p), 0.0, matrix) - share[:, None] * row[None, :]
     pivots = tl.sum(tl.where(j == i, matrix, 0.0), axis=1)

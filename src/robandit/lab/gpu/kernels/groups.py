@@ -7,7 +7,7 @@ in use come first. What many threads read and one has written is parted by barri
 import triton
 import triton.language as tl
 
-from robandit.lab.gpu.kernels.forms import outer
+from robandit.lab.gpu.kernels.forms import fold
 
 MASS = tl.constexpr(0)
 WEIGHT = tl.constexpr(1)
@@ -119,10 +119,12 @@ def merge(memory, used, Q: tl.constexpr):
 def join(memory, early, late, Q: tl.constexpr):
     """Add the later of two groups to the earlier one, and empty its place."""
     sums, _, reals, wholes, standings, _, _, _, _, _, _ = memory
-    m, counts = tl.arange(0, Q.packed), row_of(wholes, COUNT, Q)
-    gone = tl.load(sums + late * Q.packed + m)
-    tl.store(sums + early * Q.packed + m, tl.load(sums + early * Q.packed + m) + gone)
-    tl.store(sums + late * Q.packed + m, 0.0 * gone)
+    counts = row_of(wholes, COUNT, Q)
+    for start in range(0, Q.size, Q.part):
+        m = start + tl.arange(0, Q.part)
+        gone = tl.load(sums + late * Q.packed + m)
+        tl.store(sums + early * Q.packed + m, tl.load(sums + early * Q.packed + m) + gone)
+        tl.store(sums + late * Q.packed + m, 0.0 * gone)
     weights, mass = row_of(reals, WEIGHT, Q), row_of(reals, MASS, Q)
     share = tl.load(counts + late).to(tl.float64) / (tl.load(counts + early) + tl.load(counts + late)).to(tl.float64)
     kept, lost = tl.load(weights + early), tl.load(weights + late)
@@ -187,8 +189,7 @@ def group_of(memory, slot, side, t, Q: tl.constexpr):
 def add(memory, place, action, reward, weight, t, W: tl.constexpr, Q: tl.constexpr):
     """Fold a reward into a group. The action lies in memory."""
     sums, _, reals, wholes, _, _, _, _, _, _, table = memory
-    form = sums + place * Q.packed + tl.arange(0, Q.packed)
-    tl.store(form, tl.load(form) + outer(action, reward, weight, table, W, Q))
+    fold(sums + place * Q.packed, action, reward, weight, table, W, Q)
     mass, count = row_of(reals, MASS, Q) + place, row_of(wholes, COUNT, Q) + place
     total, number = tl.load(mass) + weight, tl.load(count) + 1
     tl.debug_barrier()  # all have read
