@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -76,6 +77,11 @@ class Case(NamedTuple):
         return Scenario(self.environment.facing(self.attack), self.attack, trials)
 
 
+def held(world: environments.Synthetic, zeta: float = 0.0) -> environments.Synthetic:
+    """A world with one set that stays, whose sources differ by so much."""
+    return replace(world, fresh_rounds=0, zeta=zeta)
+
+
 WEIGHTED, CW = with_settings(WeightedOFUL, radius_scale=0.016), with_settings(CWOFUL, radius_scale=0.1)
 LEVELS = with_settings(MultiLevelWeightedOFUL, radius_scale=0.004)
 CHECKED = [
@@ -100,7 +106,26 @@ CHECKED = [
     ),
     Case("Quorum, 90 flips", Quorum, PAPER, attacks.Flip(rounds=90)),
     Case("Quorum, bursts on fresh sets", Quorum, FRESH, attacks.Bursts(budget=None)),
+    Case(
+        "OFUL, clicks, 3 of 10 promote",
+        with_settings(OFUL, radius_scale=0.1),
+        environments.Clicks(sources=10),
+        attacks.SourcePromote(liars=3),
+    ),
+    Case(
+        "Weighted OFUL, clicks, one set",
+        WEIGHTED,
+        environments.Bernoulli(sources=10, skew=0.5, zeta=0.1, fresh_rounds=0),
+        attacks.SourcePromote(liars=3, begin=100, end=800, move_every=90),
+    ),
+    Case(
+        "CW-OFUL, sources suppress",
+        CW,
+        environments.Fresh(sources=10, skew=1.0, zeta=0.1),
+        attacks.SourceSuppress(liars=3, first=1, budget=50.0),
+    ),
 ]
+CLICKS, VISITED = environments.Bernoulli(), environments.Bernoulli(sources=10)
 MANY, HALF, FEWER = 131_072, 65_536, 16_384
 TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, and what differs from the plan
     (Case("Weighted OFUL, one set", WEIGHTED, PAPER, attacks.NoAttack()), MANY, 10_000, {}),
@@ -126,6 +151,11 @@ TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, a
     (Case("Quorum, votes: 2 warps of 128", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (2, 128)}),
     (Case("Quorum, votes: 4 warps", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (4, None)}),
     (Case("Quorum, votes: 4 warps of 128", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (4, 128)}),
+    (Case("clicks, one set", WEIGHTED, held(CLICKS), attacks.NoAttack()), MANY, 10_000, {}),
+    (Case("clicks, one set, 3 of 10 promote", WEIGHTED, held(VISITED), attacks.SourcePromote()), MANY, 10_000, {}),
+    (Case("clicks, and sources differ", WEIGHTED, held(VISITED, 0.1), attacks.SourcePromote()), MANY, 10_000, {}),
+    (Case("clicks, fresh sets", WEIGHTED, CLICKS, attacks.NoAttack()), MANY, 1_000, {}),
+    (Case("clicks, fresh, 3 of 10 promote", WEIGHTED, VISITED, attacks.SourcePromote()), MANY, 1_000, {}),
 ]
 
 
@@ -232,7 +262,7 @@ def operations(case: Case) -> int:
     d, k = case.environment.dim, case.environment.actions
     held = 2 * k * d + 2 * k * d + 10 * k
     fresh = 2 * k * d * d + 6 * k * d + 4 * d * d + 10 * k
-    always = case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh)
+    always = case.environment.facing(case.attack).fresh_rounds is None
     if case.policy is LEVELS:  # S v and the update of S, or that of S⁻¹; of the level three products and two updates
         return (fresh if always else held) + 4 * d * d + 10 * d * d
     if case.policy is Quorum:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -38,15 +39,16 @@ class Kept(Quorum):
 
 def run_state(environment: Any, attack: Any, rounds: int, trials: int = 3) -> State:
     """The state that a run leads to."""
-    scenario = Scenario(environment, attack, range(trials))
-    simulate(policy=Kept, scenarios=[scenario], rounds=rounds, seed=3, at=np.array([rounds]))
+    scenario, sources = Scenario(environment, attack, range(trials)), max(1, environment.sources)
+    policy = partial(Kept, max_sources=sources)
+    simulate(policy=policy, scenarios=[scenario], rounds=rounds, seed=3, at=np.array([rounds]))
     return State(Kept.made.pop(), rounds)
 
 
-def random_state(seed: int, trials: int = 3, groups: int = 9, dim: int = 5) -> State:
-    """Groups of which some lie, in two spells of a source, on both of its sides, believed at random so far."""
+def random_state(seed: int, sources: int, trials: int = 3, groups: int = 9, dim: int = 5) -> State:
+    """Groups of which some lie, in two spells of each source, on both of its sides, believed at random so far."""
     rng = np.random.default_rng(seed)
-    policy = Quorum(dim=dim, noise_range=0.5, seed=1, trials=trials)
+    policy = Quorum(dim=dim, noise_range=0.5, seed=1, trials=trials, max_sources=sources)
     held, truth, now = policy.stats.groups, rng.normal(size=(trials, dim)) / dim**0.5, 16 * groups
     held.make_room(groups)
     for trial in range(trials):
@@ -57,10 +59,10 @@ def random_state(seed: int, trials: int = 3, groups: int = 9, dim: int = 5) -> S
             held.precision[trial, group] = np.einsum("n,ni,nj->ij", weights, actions, actions)
             held.target[trial, group], held.squares[trial, group] = (weights * told) @ actions, weights @ told**2
             held.mass[trial, group], held.counts[trial, group] = weights.sum(), 16
-            held.slot[trial, group], held.side[trial, group] = 0, rng.integers(2)
+            held.slot[trial, group], held.side[trial, group] = rng.integers(sources), rng.integers(2)
             held.spell[trial, group], held.weight[trial, group] = rng.integers(2), rng.choice([0.0, 0.3, 1.0])
             held.since[trial, group], held.last[trial, group] = 16 * group + 1, 16 * group + 16
-        held.now[trial, 0] = 1
+        held.now[trial] = 1
     at = count_to(trials)
     weight = held.weight[..., None]
     precision = np.eye(dim) * policy.lam + (weight[..., None] * held.precision)[:, :groups].sum(axis=1)
@@ -79,8 +81,7 @@ def by_policy(state: State) -> Found:
     found = {"weight": groups.weight, "side": groups.side, "spell": groups.spell}
     found = {name: np.where(groups.slot >= 0, array, 0)[:, :used] for name, array in found.items()}
     inverse = stats.ridge.root @ np.swapaxes(stats.ridge.root, 1, 2)
-    found |= {"current": groups.current[:, 0], "now": groups.now[:, 0]}
-    found |= {"noise": stats.noise, "trust": stats.trust[:, 0]}
+    found |= {"current": groups.current, "now": groups.now, "noise": stats.noise, "trust": stats.trust}
     doubted = (stats.doubted >= 0).sum(axis=1)
     return found | {"mean": stats.ridge.mean, "root": inverse, "dismissed": stats.dismissed, "doubted": doubted}
 
@@ -91,7 +92,7 @@ def by_kernel(state: State) -> Found:
 
     policy, device = state.policy, Device.find()
     kind = plan(Quorum, Scenario(Fresh(dim=policy.dim), attacks.NoAttack(), [0]), 1, 1).world_kind
-    what, batch = quorum_plan(policy, kind.wide, kind.tall), policy.batch
+    what, batch = quorum_plan(policy, policy.stats.groups.current.shape[1], kind.wide, kind.tall), policy.batch
     _, more = quorum_state(what, batch, 1, device)
     _load(state, what, more)
     roots, centers = device.filled((batch, kind.wide, kind.wide), 0.0), device.filled((batch, 2, kind.wide), 0.0)
@@ -100,7 +101,9 @@ def by_kernel(state: State) -> Found:
     used, dim = policy.stats.groups.used(count_to(batch)), policy.dim
     root = roots.cpu().numpy()[:, :dim, :dim].astype(float)
     found = {"weight": reals[:, 1, :used], "side": wholes[:, 1, :used], "spell": wholes[:, 2, :used]}
-    found |= {"current": standings[:, :2, 0], "now": standings[:, 2, 0], "noise": singles[:, 4], "trust": trust[:, 0]}
+    slots = what.kind.number
+    found |= {"current": np.swapaxes(standings[:, :2, :slots], 1, 2), "now": standings[:, 2, :slots]}
+    found |= {"noise": singles[:, 4], "trust": trust[:, :slots]}
     found |= {"mean": centers.cpu().numpy()[:, 0, :dim], "root": np.swapaxes(root, 1, 2) @ root}
     return found | {"dismissed": singles[:, 7], "doubted": singles[:, 6]}
 
@@ -120,7 +123,8 @@ def _load(state: State, what: QuorumPlan, more: list[Any]) -> None:
     wholes[:, 6, :used] = 1  # changed
     for place, numbers in enumerate((groups.mass, groups.weight)):
         reals[:, place, :used] = torch.from_numpy(numbers[:, :used])
-    standings[:, :2, 0], standings[:, 2, 0] = torch.from_numpy(groups.current[:, 0]), torch.from_numpy(groups.now[:, 0])
-    trust[:, 0] = torch.from_numpy(stats.trust[:, 0])
+    slots = what.kind.number
+    standings[:, :2, :slots] = torch.from_numpy(np.swapaxes(groups.current, 1, 2).copy())
+    standings[:, 2, :slots], trust[:, :slots] = torch.from_numpy(groups.now), torch.from_numpy(stats.trust)
     singles[:, 3] = torch.from_numpy((groups.slot >= 0).sum(axis=1))
     singles[:, 4] = torch.from_numpy(stats.noise)

@@ -15,8 +15,9 @@ import pytest
 from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, Quorum, RobustWeightedOFUL, WeightedOFUL, cli
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
-from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, WorldNumbers, plan
+from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, plan
 from robandit.lab.gpu.quorum import QuorumNumbers, spans, vote_rounds
+from robandit.lab.gpu.worlds import WorldNumbers
 from robandit.lab.plan import Run
 from robandit.lab.protocol import REALISED, Scenario, simulate
 from robandit.policies import radius
@@ -37,8 +38,14 @@ def planned(make: Any, environment: Any = PAPER, attack: Any = None) -> Plan:
         ({"environments": ["drift"]}, "an environment with drift="),
         ({"environments": ["delayed"]}, "an environment with mean_delay=10.0"),
         ({"environments": ["per-action-noise"]}, "an environment with per_action=True"),
-        ({"environments": [{"name": "paper", "dim": 33}]}, "more than 32 features or actions"),
+        ({"environments": [{"name": "paper", "dim": 33}]}, "more than 32 features, actions or sources"),
+        ({"environments": [{"name": "clicks", "sources": 33}]}, "more than 32 features, actions or sources"),
+        (
+            {"environments": [{"name": "clicks", "sources": 5}], "attacks": [{"name": "source-promote", "first": 7}]},
+            "first must be below the number of sources, 5, got 7",
+        ),
         ({"attacks": ["ace"]}, "the attack ACE runs on the CPU"),
+        ({"environments": [{"name": "clicks", "sources": 5}], "attacks": ["framing"]}, "the attack Framing runs on"),
         ({"monitor": True}, "a monitor runs on the CPU"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"precision": "float64"}, "precision is float32 on cuda and float64 on the CPU"),
@@ -95,6 +102,21 @@ def test_weights_and_rounds_are_those_of_the_scenario() -> None:
     assert planned(Greedy, environments.Fresh()).fresh == 50
 
 
+def test_a_round_with_lies_names_the_first_source_that_lies() -> None:
+    world, attack = (
+        environments.Clicks(sources=5),
+        attacks.SourcePromote(liars=2, first=3, begin=2, move_every=3, end=8),
+    )
+    found = planned(Greedy, world, attack)
+    assert (found.world_kind.sources, found.world_kind.liars, found.world_kind.leans) == (5, 2, 0)
+    assert found.when.tolist()[:10] == [0, 0, 4, 4, 1, 1, 1, 3, 3, 0]  # sources 3 and 4, then 0 and 1, then 2 and 3
+    assert not found.when[9:].any()
+    alone = planned(Greedy, environments.Clicks(), attack)  # without sources everybody lies
+    assert (alone.world_kind.sources, alone.world_kind.liars) == (0, 0)
+    assert alone.when.tolist()[:10] == [0, 0, *(7 * [1]), 0]
+    assert planned(Greedy, environments.Clicks(sources=3, zeta=0.1)).world_kind.leans == 3
+
+
 def test_kernels_find_the_numbers_in_this_order() -> None:
     """Their places are written beside the kernels, which can't be imported without Triton."""
     folder = Path(sys.modules["robandit.lab.gpu"].__path__[0]) / "kernels"
@@ -104,6 +126,7 @@ def test_kernels_find_the_numbers_in_this_order() -> None:
         lines = (folder / file).read_text(encoding="utf-8").splitlines()
         for place, name in enumerate(fields):
             assert f"{name.upper()} = tl.constexpr({place})" in lines
+    assert f"ENDS = tl.constexpr({len(WorldNumbers._fields)})" in (folder / "world.py").read_text(encoding="utf-8")
 
 
 def test_a_gpu_machine_needs_no_pyarrow_and_no_joblib() -> None:

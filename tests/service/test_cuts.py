@@ -31,7 +31,7 @@ from robandit.service.stores.sqlite import SQLiteStore, read_only
 from robandit.service.stores.store import DamageError
 from robandit.wire.changes import Change, ChangeMade, Ruling, ShadowChange
 from robandit.wire.cuts import CutMade, CutWaits
-from robandit.wire.events import Changed, Cut, Decided, Imported, Rewarded
+from robandit.wire.events import Changed, Cut, Decided, Imported, Rewarded, as_line
 from robandit.wire.imports import HistoryRow
 from robandit.wire.types import BanditSettings, Feedback
 
@@ -200,7 +200,7 @@ def test_what_is_open_stays_and_what_is_final_goes(tmp_path: Path) -> None:
             log.extend(page)
 
     shop.do(whole)
-    tags = [msgspec.json.decode(line)["type"] for line in log]
+    tags = [msgspec.json.decode(as_line(line))["type"] for line in log]
     assert tags == ["D", "D", "D", "K", "R", "D", "R"]
     shop.restart()
     shop.end()

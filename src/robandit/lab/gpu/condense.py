@@ -43,7 +43,7 @@ def condense(run: Run, progress: Callable[[int], object] | None = None) -> Conde
         what = plan(make_policy(policy), scenario, run.rounds, run.seed)
         chunks = [range(first, min(first + _LANES, run.trials)) for first in range(0, run.trials, _LANES)]
         parts = [play(what, chunk, run.rounds, run.seed, at, device) for chunk in chunks]
-        kept = summed_up(whole(parts, device), device)
+        kept = summed_up(whole(parts, device)[:, : len(COLUMNS)], device)
         kept |= _climbed(parts, what.policy_kind.levels, device)
         for name, values in kept.items():
             found.setdefault(name, []).append(values)

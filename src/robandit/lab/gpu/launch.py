@@ -17,13 +17,15 @@ from robandit.arrays import Floats, Ints
 from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
 from robandit.lab.gpu.quorum import COUNTS, quorum_state, spans
+from robandit.lab.gpu.worlds import ends_of
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
 
 COLUMNS = ("regret", "reward", "c_sup", "c_play", "lies", "gap", "smallest_gap")
-"""What the kernels write down at each checkpoint, in this order."""
+"""What the kernels write down at each checkpoint, in this order; in worlds with sources, the visitor's and the lies in
+the name of each come after these."""
 _COUNTS = 32  # as in kernels.levels
-_EXTRA = 4  # numbers of a recorded round beside its decision set and its noise: σ, the coin, the place, the reward
+_EXTRA = 5  # numbers of a recorded round beside its set and its noise: σ, the coin, the place, the reward, the source
 
 
 class Device(NamedTuple):
@@ -63,7 +65,7 @@ class Played(NamedTuple):
     """What a launch leaves on the device."""
 
     columns: Any
-    """(checkpoints, `COLUMNS`, B), in float32."""
+    """(checkpoints, columns, B), in float32: `COLUMNS`, and those of the sources."""
     record: Any
     """Every round, (B, rounds, numbers), if the plan asks for it."""
     used: Any
@@ -72,7 +74,7 @@ class Played(NamedTuple):
 
 
 def whole(parts: Sequence[Played], device: Device) -> Any:
-    """The columns of all trials, (checkpoints, `COLUMNS`, B), which must have been written."""
+    """The columns of all trials, (checkpoints, columns, B), which must have been written."""
     columns = device.torch.cat([part.columns for part in parts], 2)
     if bool(columns.isnan().any()):
         raise RuntimeError("a kernel left some results unwritten; leave out --device, and please report this")
@@ -95,7 +97,8 @@ def prepare_launches(
     what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device
 ) -> tuple[Played, list[Callable[[], Any]]]:
     """Put on the device what `play` needs. Gives where the columns will be, and the launches to make, in order."""
-    out = device.filled((len(at), len(COLUMNS), len(trials)), np.nan)
+    more_columns = what.world_kind.sources + 1 if what.world_kind.sources else 0
+    out = device.filled((len(at), len(COLUMNS) + more_columns, len(trials)), np.nan)
     held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
     places = key_of(seed), trials[0], len(trials)
     if what.quorum is not None:
@@ -181,26 +184,37 @@ def _phases(what: Plan, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]
 
 def _inputs(what: Plan, trials: Sequence[int], seed: int, at: Ints, device: Device) -> list[Any]:
     """The arrays that kernels read, in the order of their parameters."""
-    kind, lanes = what.world_kind, len(trials)
-    parameters = np.zeros((lanes, kind.wide))
-    parameters[:, : kind.dim] = what.environment.parameters(_BulkDraws(seed, trials))(0)  # type: ignore[arg-type]
+    lanes = len(trials)
     offsets, thresholds = np.zeros(lanes), np.full(lanes, what.threshold)
     if what.by_corruption is not None:
         offsets, thresholds = what.by_corruption(_rehearse(what, trials, seed, device))
-    floats = [what.world, what.learner]
+    floats = [[*what.world, *ends_of(what.environment)], what.learner]
     return [
         *(device.array(numbers, "float32") for numbers in floats),
         device.array(what.when, "int8"),
-        *(device.array(numbers, "float32") for numbers in (what.radii, offsets, thresholds, parameters)),
+        *(
+            device.array(numbers, "float32")
+            for numbers in (what.radii, offsets, thresholds, _truth(what, trials, seed))
+        ),
         device.array([*at, 0], "int32"),
     ]
 
 
+def _truth(what: Plan, trials: Sequence[int], seed: int) -> Floats:
+    """μ* of each trial and the leans of its sources, padded with zeros, (B, 1 + leans, wide)."""
+    kind, draw = what.world_kind, _BulkDraws(seed, trials)
+    found = np.zeros((len(trials), 1 + kind.leans, kind.wide))
+    found[:, 0, : kind.dim] = what.environment.parameters(draw)(0)  # type: ignore[arg-type]
+    if kind.leans:
+        found[:, 1:, : kind.dim] = what.environment.traffic(draw).leans  # type: ignore[arg-type]
+    return found
+
+
 def _start(what: Plan, lanes: int, device: Device) -> list[Any]:
     """The state before the first round: S, then μ and log det Σ/λ, and the sums in double and single precision."""
-    wide = what.world_kind.wide
-    counts = device.filled((lanes, 2), 0.0)
-    counts[:, 1] = np.inf  # the smallest gap
+    wide, slots = what.world_kind.wide, what.world_kind.slots
+    counts = device.filled((lanes, slots + 1), 0.0)
+    counts[:, slots] = np.inf  # the smallest gap
     root = device.torch.eye(wide, device=device.name) * what.learner.start
     roots = root.repeat(lanes, 1, 1)
     return [roots, device.filled((lanes, 2, wide), 0.0), device.filled((lanes, 4), 0.0, "float64"), counts]
@@ -278,8 +292,8 @@ def simulate_each(
 
 def _trace(parts: Sequence[Played], at: Ints, what: Plan, device: Device) -> Trace:
     """The trace of what kernels wrote down in some scenarios."""
-    columns = whole(parts, device).cpu().numpy().astype(float)
-    named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
+    columns = whole(parts, device).cpu().numpy().astype(float).transpose(1, 0, 2)
+    named, sources = dict(zip(COLUMNS, columns, strict=False)), columns[len(COLUMNS) :].astype(np.int64)
     shape = named["regret"].shape
     used, levels, info = np.zeros((*shape, 0), np.int64), what.policy_kind.levels, {}
     if parts[0].used is not None:
@@ -292,8 +306,8 @@ def _trace(parts: Sequence[Played], at: Ints, what: Plan, device: Device) -> Tra
         lies=named["lies"].astype(np.int64),
         updates=np.broadcast_to(at[:, None], shape).copy(),
         proved=np.full(shape, np.nan),
-        source=np.full(shape, -1, np.int64),
-        lies_by_source=np.zeros((*shape, 0), np.int64),
+        source=sources[0] if len(sources) else np.full(shape, -1, np.int64),
+        lies_by_source=sources[1:].transpose(1, 2, 0),
         level_use=used[:, :, 1 : levels + 1],
         info=info,
     )

@@ -11,7 +11,7 @@ from robandit.policies import Quorum, ballots, dissent, groups, quorum, votes
 
 COUNTS = quorum.QuorumCounts._fields
 """What is written down at each checkpoint beside the sums."""
-_WHOLES, _STANDINGS, _SINGLES, _REALS = 7, 3, 16, 9  # rows, as in kernels.groups
+_WHOLES, _STANDINGS, _SINGLES, _REALS = 8, 3, 16, 10  # rows, as in kernels.groups
 _SPREAD, _NOISE = 0, 4
 _PART = 64  # two numbers for each thread of a warp
 _BLOCK = 4  # groups that a pass of the vote looks at together
@@ -30,12 +30,18 @@ class QuorumKind(NamedTuple):
     """The most groups of a trial."""
     crowd: int
     """The same, padded to a power of two."""
+    number: int
+    """The slots of sources; 1 where there are none to tell apart."""
     slots: int
-    """The slots of sources, padded to a power of two."""
+    """The same, padded to a power of two."""
+    pool: int
+    """The slot of all sources that come after so many."""
     rows: int
     """The groups that a pass of the vote looks at together."""
     desk: int
-    """Numbers that a trial puts down for its threads to share."""
+    """Numbers that a trial puts down for its threads to share, and the forms of whole sources."""
+    whole: int
+    """Where these begin."""
     edge: int
     shelf: int
     stretches: int
@@ -83,14 +89,16 @@ class QuorumPlan(NamedTuple):
     """Most registers that a thread of these may have."""
 
 
-def quorum_plan(policy: Quorum, wide: int, tall: int) -> QuorumPlan:
-    """The plan of a quorum whose actions, (tall, wide), are padded to such a tile."""
-    size, slots = (policy.dim + 1) * (policy.dim + 2) // 2, 1
-    places = quorum._STRETCHES + 4 * slots  # two more for each side of a source
+def quorum_plan(policy: Quorum, sources: int, wide: int, tall: int) -> QuorumPlan:
+    """The plan of a quorum in a world with so many sources, whose decision sets are padded to (tall, wide)."""
+    size, number = (policy.dim + 1) * (policy.dim + 2) // 2, max(1, min(sources, policy.max_sources + 1))
+    places = quorum._STRETCHES + 4 * number  # two more for each side of a source
     packed, crowd = _power(size), _power(places)
     kind = QuorumKind(
-        size=size, packed=packed, part=min(packed, _PART), places=places, crowd=crowd, slots=_power(slots), rows=_BLOCK,
-        desk=max(packed, crowd), edge=2 * wide, shelf=wide * tall,
+        size=size, packed=packed, part=min(packed, _PART), places=places, crowd=crowd, rows=_BLOCK,
+        number=number, slots=_power(number), pool=policy.max_sources,
+        desk=max(packed, crowd) + (number * packed if number > 1 else 0), whole=max(packed, crowd),
+        edge=2 * wide, shelf=wide * tall,
         stretches=quorum._STRETCHES, shortest=groups._SHORTEST, other_spell=groups._OTHER_SPELL, apart=groups._APART,
         sharp=quorum._SHARP, newer=quorum._NEWER, doubted=quorum._DOUBTED,
         far=dissent._FAR, repeated=dissent._REPEATED, median=dissent._MEDIAN, pace=dissent._PACE,
@@ -130,7 +138,7 @@ def quorum_state(what: QuorumPlan, lanes: int, looks: int, device: Any) -> tuple
     reals = device.filled((lanes, _REALS, kind.crowd), 0.0, "float64")
     wholes = device.filled((lanes, _WHOLES, kind.crowd), 0, "int32")
     standings = device.filled((lanes, _STANDINGS, kind.slots), groups.FREE, "int32")
-    standings[:, 2] = 0
+    standings[:, 2], wholes[:, -1] = 0, groups.FREE
     singles, point = device.filled((lanes, _SINGLES), 0.0, "float64"), device.filled((lanes, kind.edge), 0.0, "float64")
     singles[:, [_SPREAD, _NOISE]] = 1.0
     dim = round((2 * kind.size) ** 0.5) - 1

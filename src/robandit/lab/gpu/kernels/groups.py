@@ -18,7 +18,8 @@ LIMIT = tl.constexpr(5)
 NEW = tl.constexpr(6)
 DISTANCE = tl.constexpr(7)
 LOSS = tl.constexpr(8)
-REALS = tl.constexpr(9)
+BOUND = tl.constexpr(9)
+REALS = tl.constexpr(10)
 """Rows of numbers by group; from `SAY` on they are a vote's own."""
 
 SLOT = tl.constexpr(0)
@@ -28,8 +29,9 @@ SINCE = tl.constexpr(3)
 LAST = tl.constexpr(4)
 COUNT = tl.constexpr(5)
 CHANGED = tl.constexpr(6)
-WHOLES = tl.constexpr(7)
-"""Rows of whole numbers by group."""
+LABEL = tl.constexpr(7)
+WHOLES = tl.constexpr(8)
+"""Rows of whole numbers by group; the last one has the slot of each source, −1 before its first reward."""
 
 FITS_NOW = tl.constexpr(0)
 DISSENTS_NOW = tl.constexpr(1)
@@ -52,7 +54,7 @@ SINGLES = tl.constexpr(16)
 
 @triton.jit
 def of_trial(memory, lane, Q: tl.constexpr):
-    """Where a trial's part of the memory begins: forms, terms, numbers, wholes, standings, trust, singles, desk."""
+    """Where a trial's part of the memory begins: of forms, terms, numbers by group, …, and of what is shared."""
     sums, terms, reals, wholes, standings, trust, singles, desk, point, shelf, table = memory
     at = lane.to(tl.int64)
     return (
@@ -172,6 +174,23 @@ def open_group(memory, slot, side, t, Q: tl.constexpr):
     tl.store(singles + USED, fuller.to(tl.float64))
     tl.debug_barrier()
     return place
+
+
+@triton.jit
+def slot_of(memory, source, Q: tl.constexpr):
+    """The slot of a source: in the order in which a trial learns from them, and the last one for all that come late."""
+    _, _, _, wholes, _, _, singles, _, _, _, _ = memory
+    label = row_of(wholes, LABEL, Q) + source
+    slot = tl.load(label)
+    if slot < 0:
+        known = tl.load(singles + KNOWN).to(tl.int32)
+        slot = tl.minimum(known, Q.pool)
+        tl.debug_barrier()  # all have read
+        if known < Q.pool:
+            tl.store(label, slot)
+            tl.store(singles + KNOWN, (known + 1).to(tl.float64))
+        tl.debug_barrier()
+    return slot
 
 
 @triton.jit

@@ -32,8 +32,9 @@ from robandit.lab.gpu.kernels.groups import (
     group_of,
     of_trial,
     row_of,
+    slot_of,
 )
-from robandit.lab.gpu.kernels.world import HIGH, LOW, at, standing
+from robandit.lab.gpu.kernels.world import HIGH, LOW, at, truth_at, visitor_of, world_of
 
 RANGE = tl.constexpr(0)
 WIDTH = tl.constexpr(1)
@@ -55,7 +56,7 @@ def judge(habits, distance, reward, least, t, Q: tl.constexpr):
 
 @triton.jit
 def heard(
-    policy, terms, memory, habits, action, reward, square, estimate, sigma, t,
+    policy, terms, memory, habits, source, action, reward, square, estimate, sigma, t,
     P: tl.constexpr, W: tl.constexpr, Q: tl.constexpr
 ):  # fmt: skip
     """Put a reward into its group. Gives the weight with which it counts, and what the trial is used to."""
@@ -65,7 +66,10 @@ def heard(
     whole = tl.load(terms + RANGE).to(tl.float32)
     least = tl.where(weight * whole * whole <= 1.0 + 1e-5, Q.sharp, 1.0)  # a σ of R or more says nothing
     side, habits = judge(habits, distance, reward, least, t, Q)
-    place = group_of(memory, 0 * t, side, t, Q)
+    slot = 0 * t
+    if W.sources > 0:
+        slot = slot_of(memory, source, Q)
+    place = group_of(memory, slot, side, t, Q)
     belief = tl.load(row_of(memory[2], WEIGHT, Q) + place).to(tl.float32)
     add(memory, place, action, reward, weight, t, W, Q)
     return weight * belief, habits
@@ -87,9 +91,9 @@ def keep_habits(memory, habits):
 
 
 @triton.jit
-def look_at_counts(out, used, checkpoints, here, t, lanes, lane, sums, memory, gap):
+def look_at_counts(io, out, used, checkpoints, here, place, lanes, lane, sums, memory, gap, W: tl.constexpr):
     """Write sums and counts down if this round is a checkpoint. Gives the number of the next one."""
-    found = look(out, checkpoints, here, t, lanes, lane, sums, gap)
+    found = look(io, out, checkpoints, here, place, lanes, lane, sums, gap, W)
     if found > here:
         row = used + (here.to(tl.int64) * lanes + lane) * 3
         tl.store(row, tl.load(memory[6] + VOTES).to(tl.int32))
@@ -111,19 +115,21 @@ def on_fresh_set(
     k = tl.arange(0, W.tall)
     spread = tl.dot(root, actions, input_precision=PRECISION)
     estimates = tl.sum(actions * mean[:, None], axis=0)
-    means = tl.sum(actions * parameter[:, None], axis=0)
-    best, gap = standing(means, k, W)
+    world = world_of(tl.sum(actions * parameter[:, None], axis=0), k, W)
+    visitor = visitor_of(io, here, world[0], actions, W)
     i = best_of(estimates + radius * tl.sqrt(tl.sum(spread * spread, axis=0)), seed, t, trial, k, W, P)
-    sigma, reward, sums = settle(io, here, actions, (means, best, gap), i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     v, estimate = column_of(spread, k, i), at(estimates, k, i)
     square = tl.sum(v * v, axis=0)
     tl.store(memory[9] + tl.arange(0, W.wide), column_of(actions, k, i))
     tl.debug_barrier()  # what one thread has written, another one reads
-    weight, habits = heard(policy, terms, memory, habits, memory[9], reward, square, estimate, sigma, t, P, W, Q)
+    weight, habits = heard(
+        policy, terms, memory, habits, visitor[0], memory[9], reward, square, estimate, sigma, t, P, W, Q
+    )
     _, coefficient, moved, _ = step_of(policy, weight, square, reward, estimate)
     gain = tl.sum(root * v[:, None], axis=0)
     root -= v[:, None] * (coefficient * gain)[None, :]
-    return root, mean + moved * gain, habits, sums, gap
+    return root, mean + moved * gain, habits, sums, world[2]
 
 
 @triton.jit
@@ -134,12 +140,14 @@ def on_held_set(
     """A round with the set that stays. The state is V, m, the squared widths, what the trial is used to, the sums."""
     spread, estimates, squares, habits, sums = state
     seed, t, trial, _ = here
-    k = tl.arange(0, W.tall)
+    k, visitor = tl.arange(0, W.tall), visitor_of(io, here, world[0], actions, W)
     i = best_of(estimates + radius * tl.sqrt(tl.maximum(squares, 0.0)), seed, t, trial, k, W, P)
-    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     v, estimate = column_of(spread, k, i), at(estimates, k, i)
     square, action = tl.sum(v * v, axis=0), memory[9] + i * W.wide
-    weight, habits = heard(policy, terms, memory, habits, action, reward, square, estimate, sigma, t, P, W, Q)
+    weight, habits = heard(
+        policy, terms, memory, habits, visitor[0], action, reward, square, estimate, sigma, t, P, W, Q
+    )
     share, coefficient, moved, _ = step_of(policy, weight, square, reward, estimate)
     u = tl.sum(spread * v[:, None], axis=0)
     spread -= v[:, None] * (coefficient * u)[None, :]
@@ -160,20 +168,21 @@ def play_quorum_fresh(
     """Play the rounds from ``begin`` to ``end`` of a trial, each with a decision set of its own."""
     lane, j = tl.program_id(0), tl.arange(0, W.wide)
     memory = (forms, quadratics, reals, wholes, standings, trust, singles, desk, point, shelf, table)
-    memory, io = of_trial(memory, lane, Q), (record, numbers, when)
-    bounds, parameter = (tl.load(numbers + LOW), tl.load(numbers + HIGH)), tl.load(parameters + lane * W.wide + j)
+    memory, truth = of_trial(memory, lane, Q), truth_at(parameters, lane, W)
+    parameter, io = tl.load(truth + j), (record, numbers, when, truth + W.wide)
+    bounds = (tl.load(numbers + LOW), tl.load(numbers + HIGH))
     radius = (tl.load(terms + WIDTH) * tl.load(memory[6] + NOISE)).to(tl.float32)
     root = tl.load(roots + lane * W.wide * W.wide + j[:, None] * W.wide + j[None, :])
     center = tl.load(centers + lane * 2 * W.wide + j)
-    state = (root, center, load_habits(memory), load_sums(totals, counts, lane), 0.0 * radius)
+    state = (root, center, load_habits(memory), load_sums(totals, counts, lane, W), 0.0 * radius)
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
         state = on_fresh_set(io, policy, terms, memory, radius, place, bounds, parameter, state, P, W, Q)
-        here = look_at_counts(out, used, checkpoints, here, t, lanes, lane, state[3], memory, state[4])
+        here = look_at_counts(io, out, used, checkpoints, here, place, lanes, lane, state[3], memory, state[4], W)
     tl.store(roots + lane * W.wide * W.wide + j[:, None] * W.wide + j[None, :], state[0])
     tl.store(centers + lane * 2 * W.wide + j, state[1])
     keep_habits(memory, state[2])
-    keep_sums(totals, counts, lane, state[3])
+    keep_sums(totals, counts, lane, state[3], W)
 
 
 @triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end"])
@@ -186,21 +195,20 @@ def play_quorum_held(
     """Play the rounds from ``begin`` to ``end`` of a trial, all with the decision set of round 0."""
     lane, j, k = tl.program_id(0), tl.arange(0, W.wide), tl.arange(0, W.tall)
     memory = (forms, quadratics, reals, wholes, standings, trust, singles, desk, point, shelf, table)
-    memory, io = of_trial(memory, lane, Q), (record, numbers, when)
+    memory, truth = of_trial(memory, lane, Q), truth_at(parameters, lane, W)
     actions = decision_set(seed, 0 * here, first + lane, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
     tl.store(memory[9] + k[None, :] * W.wide + j[:, None], actions)
     radius = (tl.load(terms + WIDTH) * tl.load(memory[6] + NOISE)).to(tl.float32)
     root = tl.load(roots + lane * W.wide * W.wide + j[:, None] * W.wide + j[None, :])
     spread = tl.dot(root, actions, input_precision="ieee")
-    means = tl.sum(actions * tl.load(parameters + lane * W.wide + j)[:, None], axis=0)
+    means, io = tl.sum(actions * tl.load(truth + j)[:, None], axis=0), (record, numbers, when, truth + W.wide)
     estimates = tl.sum(actions * tl.load(centers + lane * 2 * W.wide + j)[:, None], axis=0)
-    best, gap = standing(means, k, W)
-    habits, sums = load_habits(memory), load_sums(totals, counts, lane)
+    world, habits, sums = world_of(means, k, W), load_habits(memory), load_sums(totals, counts, lane, W)
     state = (spread, estimates, tl.sum(spread * spread, axis=0), habits, sums)
     tl.debug_barrier()  # what one thread has written, another one reads
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
-        state = on_held_set(io, policy, terms, memory, radius, place, actions, (means, best, gap), state, P, W, Q)
-        here = look_at_counts(out, used, checkpoints, here, t, lanes, lane, state[4], memory, gap)
+        state = on_held_set(io, policy, terms, memory, radius, place, actions, world, state, P, W, Q)
+        here = look_at_counts(io, out, used, checkpoints, here, place, lanes, lane, state[4], memory, world[2], W)
     keep_habits(memory, state[3])
-    keep_sums(totals, counts, lane, state[4])
+    keep_sums(totals, counts, lane, state[4], W)

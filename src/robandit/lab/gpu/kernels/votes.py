@@ -7,13 +7,12 @@ form is added up at once. The sum is then solved for the next estimate.
 import triton
 import triton.language as tl
 
+from robandit.lab.gpu.kernels.ballots import TINY, added_up, believe, distances, forms_at, keep_row, load_row, raised
 from robandit.lab.gpu.kernels.forms import form_of_disagreement, inverse_factor, products, set_point, solved, unpacked
 from robandit.lab.gpu.kernels.groups import (
     CHANGED,
     COUNT,
-    DISMISSED,
     DISTANCE,
-    DOUBTED,
     FAR,
     FREEDOM,
     LAST,
@@ -23,11 +22,7 @@ from robandit.lab.gpu.kernels.groups import (
     NEW,
     NOISE,
     SAY,
-    SIDE,
     SINCE,
-    SLOT,
-    SPELL,
-    SPELL_NOW,
     USED,
     VOTES,
     WEIGHT,
@@ -35,53 +30,7 @@ from robandit.lab.gpu.kernels.groups import (
     row_of,
 )
 from robandit.lab.gpu.kernels.quorum import LAM, RANGE, TOLERANCE
-
-TINY = tl.constexpr(1e-300)
-
-
-@triton.jit
-def raised(x, power: tl.constexpr):
-    """A power of a number that is not negative."""
-    if power == 4.0:
-        found = (x * x) * (x * x)
-    elif power == 5.0:
-        found = (x * x) * (x * x) * x
-    else:
-        found = tl.where(x > 0.0, tl.exp2(power * tl.log2(tl.maximum(x, 1e-300))), 0.0)
-    return found
-
-
-@triton.jit
-def load_row(rows, row: tl.constexpr, used, Q: tl.constexpr):
-    """A number of every group, and zero where there is none."""
-    g = tl.arange(0, Q.crowd)
-    return tl.load(row_of(rows, row, Q) + g, g < used, 0)
-
-
-@triton.jit
-def keep_row(rows, row: tl.constexpr, values, Q: tl.constexpr):
-    """Write a number of every group down."""
-    tl.store(row_of(rows, row, Q) + tl.arange(0, Q.crowd), values)
-
-
-@triton.jit
-def believe(distance, limit, Q: tl.constexpr):
-    """How far to believe those who disagree by so much: 1 within the bound, and beyond it the less the farther."""
-    kept = raised(tl.minimum(1.0, limit / tl.maximum(distance, TINY)), Q.steep)
-    return tl.where(kept < Q.gone, 0.0, kept)
-
-
-@triton.jit
-def forms_at(forms, g, used, Q: tl.constexpr):
-    """The forms of some groups, zero where there is none."""
-    rows, m = g + tl.arange(0, Q.rows)[:, None], tl.arange(0, Q.packed)[None, :]
-    return tl.load(forms + rows * Q.packed + m, rows < used, 0.0)
-
-
-@triton.jit
-def distances(tile, factors):
-    """r_g of some groups."""
-    return tl.sqrt(tl.maximum(tl.sum(tile * factors[None, :], axis=1), 0.0))
+from robandit.lab.gpu.kernels.sources import doubt, drop_bad_spells, second_test, turn
 
 
 @triton.jit
@@ -106,17 +55,6 @@ def pass_over(memory, used, steep: tl.constexpr, Q: tl.constexpr):
         change = tl.maximum(change, tl.max(tl.abs(new - old), axis=0))
     tl.debug_barrier()
     return total, change
-
-
-@triton.jit
-def added_up(forms, reals, row: tl.constexpr, used, Q: tl.constexpr):
-    """The sum of forms with these weights."""
-    total = tl.zeros([Q.packed], tl.float64)
-    for g in range(0, used, Q.rows):
-        rows = g + tl.arange(0, Q.rows)
-        weight = tl.load(row_of(reals, row, Q) + rows, rows < used, 0.0)
-        total += tl.sum(forms_at(forms, g, used, Q) * weight[:, None], axis=0)
-    return total
 
 
 @triton.jit
@@ -248,66 +186,6 @@ def let_go(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
 
 
 @triton.jit
-def turn(memory, slot, used, Q: tl.constexpr):
-    """Begin a new spell of a source of which dissent is believed and what it contradicts is not."""
-    reals, wholes, standings, g = memory[2], memory[3], memory[4], tl.arange(0, Q.crowd)
-    spell, side, since = (
-        load_row(wholes, SPELL, used, Q),
-        load_row(wholes, SIDE, used, Q),
-        load_row(wholes, SINCE, used, Q),
-    )
-    now = tl.load(standings + SPELL_NOW * Q.slots + slot)
-    mine = (g < used) & (load_row(wholes, SLOT, used, Q) == slot) & (spell == now)
-    trusted = load_row(reals, NEW, used, Q) >= Q.doubted
-    risen, fallen = mine & trusted & (side == 1), mine & (trusted == 0) & (side == 0)
-    if (tl.sum(risen.to(tl.int32), axis=0) > 0) & (tl.sum(fallen.to(tl.int32), axis=0) > 0):
-        newest = tl.argmax(tl.where(risen, since, -1), axis=0)
-        keep_row(wholes, SPELL, tl.where(risen, now + 1, spell), Q)
-        keep_row(wholes, SIDE, tl.where(risen, 0, side), Q)
-        tl.store(standings + SPELL_NOW * Q.slots + slot, now + 1)
-        tl.store(standings + slot, newest)
-        tl.store(standings + Q.slots + slot, -1)
-    tl.debug_barrier()
-
-
-@triton.jit
-def drop_bad_spells(memory, used, Q: tl.constexpr):
-    """Believe nothing that is left of spells that are over and of which less than half is believed."""
-    reals, wholes, standings, g = memory[2], memory[3], memory[4], tl.arange(0, Q.crowd)
-    slot, spell = load_row(wholes, SLOT, used, Q), load_row(wholes, SPELL, used, Q)
-    closed = (g < used) & (spell < tl.load(standings + SPELL_NOW * Q.slots + slot))
-    if tl.sum(closed.to(tl.int32), axis=0) > 0:
-        weights, counts = load_row(reals, NEW, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
-        kept = weights
-        for place in range(used):
-            own, which = tl.load(row_of(wholes, SLOT, Q) + place), tl.load(row_of(wholes, SPELL, Q) + place)
-            same = (g < used) & (slot == own) & (spell == which)
-            total = tl.sum(tl.where(same, counts, 0.0), axis=0)
-            believed = tl.sum(tl.where(same, weights * counts, 0.0), axis=0)
-            share = tl.where(believed < Q.record * total, 0.0, 1.0)
-            kept = tl.where((g == place) & closed, share * kept, kept)
-        keep_row(reals, NEW, kept, Q)
-    tl.debug_barrier()
-
-
-@triton.jit
-def doubt(memory, known, used, Q: tl.constexpr):
-    """Write down how far each source is believed, how many are doubted, and what is not believed."""
-    reals, wholes, singles = memory[2], memory[3], memory[6]
-    slot, say, weights = load_row(wholes, SLOT, used, Q), load_row(reals, SAY, used, Q), load_row(reals, NEW, used, Q)
-    doubted = tl.zeros([], tl.float64)
-    for source in range(known):
-        total = tl.sum(tl.where(slot == source, say, 0.0), axis=0)
-        trust = tl.sum(tl.where(slot == source, say * weights, 0.0), axis=0) / tl.maximum(total, TINY)
-        if total > 0.0:
-            tl.store(memory[5] + source, trust)
-            doubted += tl.where(trust < Q.doubted, 1.0, 0.0)
-    counts = load_row(wholes, COUNT, used, Q).to(tl.float64)
-    tl.store(singles + DOUBTED, doubted)
-    tl.store(singles + DISMISSED, tl.sum(tl.where(weights < Q.doubted, counts, 0.0), axis=0))
-
-
-@triton.jit
 def adopt(memory, used, Q: tl.constexpr):
     """Believe groups as the vote says from now on. Gives whether that changes any weight."""
     reals = memory[2]
@@ -330,19 +208,21 @@ def vote(
     memory = of_trial(memory, lane, Q)
     used, noise = tl.load(memory[6] + USED).to(tl.int32), tl.load(memory[6] + NOISE)
     votes = tl.load(memory[6] + VOTES)
-    lam, known = tl.load(terms + LAM), 0 * t + 1
+    lam = tl.load(terms + LAM)
     renew(memory, lam, used, W, Q)
     fit(memory, roots, centers, lane, lam, used, W, Q)
     call(memory, t, noise, used, Q)
     settle_on(memory, lam, used, W, Q)
     look_at_all(memory, used, Q)
-    noise, _ = measure(memory, terms, used, Q)
+    noise, zeta = measure(memory, terms, used, Q)
     let_go(memory, lam, used, W, Q)
-    for slot in range(known):
+    if Q.number > 1:
+        second_test(memory, lam, noise, zeta, used, W, Q)
+    for slot in range(Q.number):
         turn(memory, slot, used, Q)
     drop_bad_spells(memory, used, Q)
     if adopt(memory, used, Q):
         fit(memory, roots, centers, lane, lam, used, W, Q)
-    doubt(memory, known, used, Q)
+    doubt(memory, used, Q)
     tl.store(memory[6] + NOISE, noise)
     tl.store(memory[6] + VOTES, votes + 1.0)
