@@ -56,7 +56,8 @@ def distances(tile, factors):
 @triton.jit
 def added_up(forms, reals, row: tl.constexpr, used, Q: tl.constexpr):
     """The sum of forms with these weights."""
-    total = tl.zeros([Q.packed], tl.float64)
+    PACKED: tl.constexpr = Q.packed
+    total = tl.zeros([PACKED], tl.float64)
     for g in range(0, used, Q.rows):
         rows = g + tl.arange(0, Q.rows)
         weight = tl.load(row_of(reals, row, Q) + rows, rows < used, 0.0)

@@ -27,7 +27,8 @@ from robandit.lab.gpu.kernels.groups import (
 def sum_of_source(memory, source, used, Q: tl.constexpr):
     """The sum of a source's forms, by how far they are believed."""
     reals, wholes, m = memory[2], memory[3], tl.arange(0, Q.packed)
-    total = tl.zeros([Q.packed], tl.float64)
+    PACKED: tl.constexpr = Q.packed
+    total = tl.zeros([PACKED], tl.float64)
     for g in range(used):
         if tl.load(row_of(wholes, SLOT, Q) + g) == source:
             total += tl.load(row_of(reals, NEW, Q) + g) * tl.load(memory[0] + g * Q.packed + m)

@@ -41,7 +41,8 @@ def pass_over(memory, used, steep: tl.constexpr, Q: tl.constexpr):
     with ``steep`` they are those of `believe`.
     """
     reals, factors = memory[2], products(memory[8], memory[10], Q)
-    total, change = tl.zeros([Q.packed], tl.float64), tl.zeros([], tl.float64)
+    PACKED: tl.constexpr = Q.packed
+    total, change = tl.zeros([PACKED], tl.float64), tl.zeros([], tl.float64)
     for g in range(0, used, Q.rows):
         rows = g + tl.arange(0, Q.rows)
         tile = forms_at(memory[1], g, used, Q)
@@ -109,7 +110,7 @@ def renew(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
             known = form_of_disagreement(memory[0] + g * Q.packed, memory[1] + g * Q.packed, lam, W)
             tl.store(freedom + g, known)
     tl.debug_barrier()
-    keep_row(memory[3], CHANGED, tl.zeros([Q.crowd], tl.int32), Q)
+    keep_row(memory[3], CHANGED, 0 * tl.arange(0, Q.crowd), Q)
     tl.debug_barrier()
 
 
