@@ -106,6 +106,7 @@ CHECKED = [
     ),
     Case("Quorum, 90 flips", Quorum, PAPER, attacks.Flip(rounds=90)),
     Case("Quorum, bursts on fresh sets", Quorum, FRESH, attacks.Bursts(budget=None)),
+    Case("Quorum, 3 of 10 promote", Quorum, environments.Clicks(sources=10), attacks.SourcePromote(liars=3)),
     Case(
         "OFUL, clicks, 3 of 10 promote",
         with_settings(OFUL, radius_scale=0.1),
@@ -142,6 +143,7 @@ TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, a
     (Case("Quorum, one set, bursts", Quorum, PAPER, attacks.Bursts(budget=None)), HALF, 10_000, {}),
     (Case("Quorum, fresh sets", Quorum, FRESH, attacks.NoAttack()), HALF, 10_000, {}),
     (Case("Quorum, fresh sets, bursts", Quorum, FRESH, attacks.Bursts(budget=None)), HALF, 10_000, {}),
+    (Case("Quorum, clicks, 10 sources", Quorum, VISITED, attacks.SourcePromote(liars=3)), FEWER, 10_000, {}),
     (Case("Quorum, 16 384 trials", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
     (Case("Quorum, 128 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
     (Case("Quorum, 255 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 255}),

@@ -40,8 +40,10 @@ class QuorumKind(NamedTuple):
     """The groups that a pass of the vote looks at together."""
     desk: int
     """Numbers that a trial puts down for its threads to share, and the forms of whole sources."""
+    row: int
+    """Where a number of each group lies there: after a tile and a vector."""
     whole: int
-    """Where these begin."""
+    """Where the forms begin."""
     edge: int
     shelf: int
     stretches: int
@@ -93,11 +95,11 @@ def quorum_plan(policy: Quorum, sources: int, wide: int, tall: int) -> QuorumPla
     """The plan of a quorum in a world with so many sources, whose decision sets are padded to (tall, wide)."""
     size, number = (policy.dim + 1) * (policy.dim + 2) // 2, max(1, min(sources, policy.max_sources + 1))
     places = quorum._STRETCHES + 4 * number  # two more for each side of a source
-    packed, crowd = _power(size), _power(places)
+    packed, crowd, tile = _power(size), _power(places), wide * (wide + 1)
     kind = QuorumKind(
         size=size, packed=packed, part=min(packed, _PART), places=places, crowd=crowd, rows=_BLOCK,
         number=number, slots=_power(number), pool=policy.max_sources,
-        desk=max(packed, crowd) + (number * packed if number > 1 else 0), whole=max(packed, crowd),
+        desk=tile + crowd + (number * packed if number > 1 else 0), row=tile, whole=tile + crowd,
         edge=2 * wide, shelf=wide * tall,
         stretches=quorum._STRETCHES, shortest=groups._SHORTEST, other_spell=groups._OTHER_SPELL, apart=groups._APART,
         sharp=quorum._SHARP, newer=quorum._NEWER, doubted=quorum._DOUBTED,
@@ -151,6 +153,6 @@ def quorum_state(what: QuorumPlan, lanes: int, looks: int, device: Any) -> tuple
 
 def _table(dim: int, kind: QuorumKind) -> NDArray[np.int64]:
     """The row and the column of each place of a form, (2, packed)."""
-    found = np.zeros((2, kind.packed), np.int64)
+    found = np.full((2, kind.packed), dim, np.int64)  # the padding is nowhere in V and b
     found[:, : kind.size] = np.triu_indices(dim + 1)
     return found

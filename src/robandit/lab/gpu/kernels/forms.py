@@ -10,13 +10,6 @@ from robandit.lab.gpu.kernels.intersection import inverse
 
 
 @triton.jit
-def place_in(i, j, D: tl.constexpr):
-    """Where an entry of the symmetric matrix is in the vector."""
-    low, high = tl.minimum(i, j), tl.maximum(i, j)
-    return low * (D + 1) - ((low * (low - 1)) >> 1) + high - low
-
-
-@triton.jit
 def products(point, table, Q: tl.constexpr):
     """What a form is multiplied by to be evaluated at a point, which lies in memory with −1 at its end."""
     m = tl.arange(0, Q.packed)
@@ -37,24 +30,27 @@ def fold(form, vector, last, weight, table, W: tl.constexpr, Q: tl.constexpr):
 
 
 @triton.jit
-def unpacked(form, lam, W: tl.constexpr):
-    """V + λI as a tile, zero in its padding, and b, of a form in memory."""
-    j, i, places = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :], tl.arange(0, W.wide)
-    matrix = tl.load(form + place_in(j, i, W.dim), (j < W.dim) & (i < W.dim), 0.0)
-    vector = tl.load(form + place_in(places, W.dim, W.dim), places < W.dim, 0.0)
+def laid_out(desk, form, lam, table, W: tl.constexpr, Q: tl.constexpr):
+    """V + λI as a tile, zero in its padding, and b, of a form: through memory, so that a row lies side by side.
+
+    The layout of the registers follows from that, and with it the number of shuffles in all that is done to the tile.
+    """
+    m, j, i = tl.arange(0, Q.packed), tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
+    low, high, rest = tl.load(table + m), tl.load(table + Q.packed + m), desk + W.wide * W.wide
+    tl.store(desk + low * W.wide + high, form, high < W.dim)
+    tl.store(desk + high * W.wide + low, form, high < W.dim)
+    tl.store(rest + low, form, (high == W.dim) & (low < W.dim))
+    tl.debug_barrier()  # what one thread has written, another one reads
+    matrix, vector = tl.load(desk + j * W.wide + i), tl.load(rest + tl.arange(0, W.wide))
     return tl.where((j == i) & (j < W.dim), matrix + lam, matrix), vector
 
 
 @triton.jit
-def solved(desk, total, lam, W: tl.constexpr, Q: tl.constexpr):
-    """The minimiser of λ‖μ‖² plus a form, which passes through memory."""
-    tl.store(desk + tl.arange(0, Q.packed), total)
-    tl.debug_barrier()  # what one thread has written, another one reads
-    matrix, vector = unpacked(desk, lam, W)
+def solved(desk, total, lam, table, W: tl.constexpr, Q: tl.constexpr):
+    """The minimiser of λ‖μ‖² plus a form."""
     j, i = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
-    found = tl.sum(inverse(matrix, j, i, W.dim) * vector[None, :], axis=1)
-    tl.debug_barrier()  # nobody writes before all have read
-    return found
+    matrix, vector = laid_out(desk, total, lam, table, W, Q)
+    return tl.sum(inverse(matrix, j, i, W.dim) * vector[:, None], axis=0)  # down, since that needs few shuffles
 
 
 @triton.jit
@@ -78,20 +74,25 @@ def inverse_factor(matrix, j, i, D: tl.constexpr):
         share = tl.where(places > p, row / pivot, 0.0)
         row = tl.where(places == p, 1.0, row)
         matrix = tl.where((i == p) & (j > p), 0.0, matrix) - share[:, None] * row[None, :]
-    pivots = tl.sum(tl.where(j == i, matrix, 0.0), axis=1)
+    pivots = tl.sum(tl.where(j == i, matrix, 0.0), axis=0)
     scale = tl.where(places < D, 1.0 / tl.sqrt(tl.where(places < D, pivots, 1.0)), 0.0)
     return tl.where(j > i, matrix, tl.where(j == i, 1.0, 0.0)) * scale[:, None]
 
 
 @triton.jit
-def form_of_disagreement(form, term, lam, W: tl.constexpr):
-    """Write the form of r_g(μ)² = ‖b − Vμ‖² in (V+λI)⁻¹ beside that of a group's rewards. Gives tr V(V+λI)⁻¹."""
-    j, i, places = tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :], tl.arange(0, W.wide)
-    matrix, vector = unpacked(form, lam, W)
+def form_of_disagreement(desk, form, term, lam, table, W: tl.constexpr, Q: tl.constexpr):
+    """Write the form of r_g(μ)² = ‖b − Vμ‖² in (V+λI)⁻¹ down, for the form of some rewards. Gives tr V(V+λI)⁻¹."""
+    m, j, i = tl.arange(0, Q.packed), tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
+    low, high, places = tl.load(table + m), tl.load(table + Q.packed + m), tl.arange(0, W.wide)
+    matrix, vector = laid_out(desk, form, lam, table, W, Q)
     inner = tl.where((j < W.dim) & (i < W.dim), inverse(matrix, j, i, W.dim), 0.0)
     aside = tl.sum(inner * vector[:, None], axis=0)
-    square = matrix + tl.where(j == i, -2.0 * lam, 0.0) + lam * lam * inner  # V − λI + λ²(V+λI)⁻¹
-    tl.store(term + place_in(j, i, W.dim), square, (j <= i) & (i < W.dim))
-    tl.store(term + place_in(places, W.dim, W.dim), vector - lam * aside, places < W.dim)
-    tl.store(term + place_in(W.dim, W.dim, W.dim), tl.sum(vector * aside, axis=0))
-    return W.dim - lam * tl.sum(tl.sum(tl.where(j == i, inner, 0.0), axis=1), axis=0)
+    square = matrix + tl.where((j == i) & (j < W.dim), -2.0 * lam, 0.0) + lam * lam * inner  # V − λI + λ²(V+λI)⁻¹
+    tl.debug_barrier()  # all have read
+    tl.store(desk + j * W.wide + i, square)
+    tl.store(desk + W.wide * W.wide + places, vector - lam * aside)
+    tl.debug_barrier()
+    packed = tl.load(desk + tl.where(high < W.dim, low * W.wide + high, W.wide * W.wide + low), low < W.dim, 0.0)
+    tl.store(term + m, tl.where(low < W.dim, packed, tl.sum(vector * aside, axis=0)), m < Q.size)
+    tl.debug_barrier()
+    return W.dim - lam * tl.sum(tl.sum(tl.where(j == i, inner, 0.0), axis=0), axis=0)

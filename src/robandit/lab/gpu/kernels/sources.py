@@ -44,12 +44,10 @@ def bounds_of_sources(memory, lam, known, noise, zeta, used, W: tl.constexpr, Q:
     for source in range(Q.number):
         mine, bound = (g < used) & (slot == source), tl.full([], -1.0, tl.float64)
         if tl.sum(tl.where(mine, weights, 0.0), axis=0) > 0.0:
-            tl.store(desk + tl.arange(0, Q.packed), sum_of_source(memory, source, used, Q))
-            tl.debug_barrier()
-            freedom = form_of_disagreement(desk, desk + Q.whole + source * Q.packed, lam, W)
+            form, term = sum_of_source(memory, source, used, Q), desk + Q.whole + source * Q.packed
+            freedom = form_of_disagreement(desk, form, term, lam, memory[10], W, Q)
             far = tl.sqrt(tl.maximum(freedom, 0.0)) + Q.reach * tl.sqrt(2.0 * tl.log(20.0 * known))
             bound = (far + zeta * tl.sqrt(tl.sum(tl.where(mine, weights * mass, 0.0), axis=0))) * noise
-            tl.debug_barrier()
         tl.store(row_of(reals, BOUND, Q) + source, bound)
     tl.debug_barrier()
 
@@ -86,7 +84,8 @@ def second_test(memory, lam, noise, zeta, used, W: tl.constexpr, Q: tl.constexpr
         keep_row(reals, LIMIT, both, Q)
         tl.debug_barrier()
         if tl.max(tl.abs(both - load_row(reals, NEW, used, Q)), axis=0) > 0.0:
-            set_point(memory[8], solved(memory[7], added_up(memory[1], reals, LIMIT, used, Q), lam, W, Q), W)
+            total = added_up(memory[1], reals, LIMIT, used, Q)
+            set_point(memory[8], solved(memory[7], total, lam, memory[10], W, Q), W)
             both = judged(memory, used, Q)
         tl.debug_barrier()
         keep_row(reals, NEW, both, Q)

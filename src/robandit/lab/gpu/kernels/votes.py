@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from robandit.lab.gpu.kernels.ballots import TINY, added_up, believe, distances, forms_at, keep_row, load_row, raised
-from robandit.lab.gpu.kernels.forms import form_of_disagreement, inverse_factor, products, set_point, solved, unpacked
+from robandit.lab.gpu.kernels.forms import form_of_disagreement, inverse_factor, laid_out, products, set_point, solved
 from robandit.lab.gpu.kernels.groups import (
     CHANGED,
     COUNT,
@@ -90,9 +90,7 @@ def weighted_median(desk, values, weights, used, Q: tl.constexpr):
 def fit(memory, roots, centers, lane, lam, used, W: tl.constexpr, Q: tl.constexpr):
     """Put Sᵀ and μ of what is believed into memory, and μ where forms are evaluated."""
     desk, j, i = memory[7], tl.arange(0, W.wide)[:, None], tl.arange(0, W.wide)[None, :]
-    tl.store(desk + tl.arange(0, Q.packed), added_up(memory[0], memory[2], WEIGHT, used, Q))
-    tl.debug_barrier()  # what one thread has written, another one reads
-    matrix, vector = unpacked(desk, lam, W)
+    matrix, vector = laid_out(desk, added_up(memory[0], memory[2], WEIGHT, used, Q), lam, memory[10], W, Q)
     root = inverse_factor(matrix, j, i, W.dim)
     v = tl.sum(root * vector[None, :], axis=1)
     mean, places = tl.sum(root * v[:, None], axis=0), tl.arange(0, W.wide)
@@ -104,11 +102,11 @@ def fit(memory, roots, centers, lane, lam, used, W: tl.constexpr, Q: tl.constexp
 @triton.jit
 def renew(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
     """Compute anew how groups disagree that have changed since the last vote."""
-    changed, freedom = row_of(memory[3], CHANGED, Q), row_of(memory[2], FREEDOM, Q)
+    changed, freedom, m = row_of(memory[3], CHANGED, Q), row_of(memory[2], FREEDOM, Q), tl.arange(0, Q.packed)
     for g in range(used):
         if tl.load(changed + g) != 0:
-            known = form_of_disagreement(memory[0] + g * Q.packed, memory[1] + g * Q.packed, lam, W)
-            tl.store(freedom + g, known)
+            form, term = tl.load(memory[0] + g * Q.packed + m), memory[1] + g * Q.packed
+            tl.store(freedom + g, form_of_disagreement(memory[7], form, term, lam, memory[10], W, Q))
     tl.debug_barrier()
     keep_row(memory[3], CHANGED, 0 * tl.arange(0, Q.crowd), Q)
     tl.debug_barrier()
@@ -141,7 +139,7 @@ def settle_on(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
     step, moved = 0 * used, used > 0
     while moved:
         total, change = pass_over(memory, used, False, Q)
-        set_point(memory[8], solved(memory[7], total, lam * Q.faint, W, Q), W)
+        set_point(memory[8], solved(memory[7], total, lam * Q.faint, memory[10], W, Q), W)
         step += 1
         moved = (change > Q.still) & (step < Q.most)
 
@@ -158,13 +156,14 @@ def measure(memory, terms, used, Q: tl.constexpr):
     mass, counts = load_row(reals, MASS, used, Q), load_row(wholes, COUNT, used, Q).to(tl.float64)
     left = tl.maximum(load_row(reals, LOSS, used, Q) - distance * distance, 0.0)
     free = tl.where(g < used, tl.maximum(counts - load_row(reals, FREEDOM, used, Q), 0.0), 0.0)
-    median, total = weighted_median(memory[7], left / tl.maximum(free, Q.least), free, used, Q), tl.sum(free, axis=0)
+    total, desk = tl.sum(free, axis=0), memory[7] + Q.row
+    median = weighted_median(desk, left / tl.maximum(free, Q.least), free, used, Q)
     noise, whole = tl.sqrt((median * total + Q.prior) / (total + Q.prior)), tl.load(terms + RANGE)
     vague = tl.sum(mass, axis=0) * whole * whole <= (1.0 + 1e-6) * tl.sum(counts, axis=0)
     noise = tl.where(vague, tl.minimum(tl.maximum(noise, Q.sharp), 1.0), tl.maximum(noise, 1.0))
     roots = tl.sqrt(mass)
     excess = tl.maximum(distance / noise - far, 0.0) / tl.maximum(roots, TINY)
-    zeta = tl.maximum(weighted_median(memory[7], excess, say, used, Q), tl.load(terms + TOLERANCE) / noise)
+    zeta = tl.maximum(weighted_median(desk, excess, say, used, Q), tl.load(terms + TOLERANCE) / noise)
     limit = (far + zeta * roots) * noise
     keep_row(reals, LIMIT, limit, Q)
     keep_row(reals, NEW, tl.where(g < used, believe(distance, limit, Q), 0.0), Q)
@@ -178,7 +177,7 @@ def let_go(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
     total = added_up(memory[1], memory[2], NEW, used, Q)
     step, moved = 0 * used + 1, used > 0
     while moved:
-        set_point(memory[8], solved(memory[7], total, lam, W, Q), W)
+        set_point(memory[8], solved(memory[7], total, lam, memory[10], W, Q), W)
         moved = step < Q.steps
         if moved:
             total, change = pass_over(memory, used, True, Q)
