@@ -16,7 +16,7 @@ from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, Quorum, Robus
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
 from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, plan
-from robandit.lab.gpu.quorum import QuorumNumbers, spans, vote_rounds
+from robandit.lab.gpu.quorum import QuorumNumbers, most_lanes, spans, vote_rounds
 from robandit.lab.gpu.worlds import WorldNumbers
 from robandit.lab.plan import Run
 from robandit.lab.protocol import REALISED, Scenario, simulate
@@ -166,6 +166,14 @@ def test_a_quorum_has_the_numbers_of_the_policy() -> None:
     assert found is not None
     assert found.numbers == QuorumNumbers(range=0.5, width=1.2, lam=2.0, tolerance=0.1)
     assert planned(Quorum).learner.floor == pytest.approx(0.02)  # 4 % of R
+
+
+def test_a_quorum_with_many_sources_plays_fewer_trials_at_a_time() -> None:
+    few, many = (planned(Quorum, environments.Fresh(dim=20, sources=sources)).quorum for sources in (1, 32))
+    assert few is not None and many is not None
+    assert (few.kind.places, many.kind.places) == (28, 152)
+    assert most_lanes(few, 1 << 17) == 1 << 17
+    assert 10_000 < most_lanes(many, 1 << 17) < 1 << 17
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ COUNTS = quorum.QuorumCounts._fields
 """What is written down at each checkpoint beside the sums."""
 _WHOLES, _STANDINGS, _SINGLES, _REALS = 8, 3, 16, 10  # rows, as in kernels.groups
 _SPREAD, _NOISE = 0, 4
+_MEMORY = 40e9  # bytes of a launch: with sources a trial has a megabyte at most
 _PART = 64  # two numbers for each thread of a warp
 _BLOCK = 4  # groups that a pass of the vote looks at together
 
@@ -149,6 +150,13 @@ def quorum_state(what: QuorumPlan, lanes: int, looks: int, device: Any) -> tuple
     held += [device.filled((lanes, kind.slots), 1.0, "float64"), singles]
     held += [device.filled((lanes, kind.desk), 0.0, "float64"), point, device.filled((lanes, kind.shelf), 0.0)]
     return counts, [*held, device.array(_table(dim, kind), "int32")]
+
+
+def most_lanes(what: QuorumPlan, most: int) -> int:
+    """How many trials may be played in one launch: at most so many, and no more than there is memory for."""
+    kind = what.kind
+    numbers = 2 * kind.places * kind.packed + kind.desk + (_REALS + _WHOLES) * kind.crowd + 2 * kind.shelf
+    return max(1, min(most, int(_MEMORY / (8 * numbers))))
 
 
 def _table(dim: int, kind: QuorumKind) -> NDArray[np.int64]:
