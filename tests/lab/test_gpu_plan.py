@@ -15,6 +15,7 @@ import pytest
 from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, Quorum, RobustWeightedOFUL, WeightedOFUL, cli
 from robandit.errors import ConfigError
 from robandit.lab import attacks, environments
+from robandit.lab.gpu import quorum
 from robandit.lab.gpu.plan import LEVERAGE, Plan, PolicyNumbers, plan
 from robandit.lab.gpu.quorum import QuorumNumbers, most_lanes, spans, vote_rounds
 from robandit.lab.gpu.worlds import WorldNumbers
@@ -127,6 +128,14 @@ def test_kernels_find_the_numbers_in_this_order() -> None:
         for place, name in enumerate(fields):
             assert f"{name.upper()} = tl.constexpr({place})" in lines
     assert f"ENDS = tl.constexpr({len(WorldNumbers._fields)})" in (folder / "world.py").read_text(encoding="utf-8")
+
+
+def test_the_rows_of_a_quorum_s_memory_are_those_of_the_kernels() -> None:
+    folder = Path(sys.modules["robandit.lab.gpu"].__path__[0])
+    lines = (folder / "kernels" / "groups.py").read_text(encoding="utf-8").splitlines()
+    rows = {"WHOLES": quorum._WHOLES, "STANDINGS": quorum._STANDINGS, "SINGLES": quorum._SINGLES}
+    rows |= {"REALS": quorum._REALS, "SPREAD": quorum._SPREAD, "NOISE": quorum._NOISE}
+    assert all(f"{name} = tl.constexpr({place})" in lines for name, place in rows.items())
 
 
 def test_a_gpu_machine_needs_no_pyarrow_and_no_joblib() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from robandit.arrays import Floats
 from robandit.errors import ConfigError
 from robandit.lab.environments import Synthetic
-from robandit.lab.gpu.quorum import QuorumPlan, quorum_plan
+from robandit.lab.gpu.quorum import QUORUM_REGISTERS, QuorumPlan, quorum_plan
 from robandit.lab.gpu.worlds import WorldKind, WorldNumbers, playable, refuse, world_of
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
 from robandit.policies import (
@@ -123,7 +123,7 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
-        registers=_REGISTERS if kind.levels or isinstance(policy, Quorum) else None,
+        registers=_REGISTERS if kind.levels else QUORUM_REGISTERS if isinstance(policy, Quorum) else None,
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
         quorum=_groups(policy, world_kind) if isinstance(policy, Quorum) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,

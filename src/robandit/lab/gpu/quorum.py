@@ -11,6 +11,8 @@ from robandit.policies import Quorum, ballots, dissent, groups, quorum, votes
 
 COUNTS = quorum.QuorumCounts._fields
 """What is written down at each checkpoint beside the sums."""
+QUORUM_REGISTERS = 128
+"""Most registers of a thread: sixteen warps on each multiprocessor of a Hopper GPU, since all wait a lot."""
 _WHOLES, _STANDINGS, _SINGLES, _REALS = 8, 3, 16, 10  # rows, as in kernels.groups
 _SPREAD, _NOISE = 0, 4
 _MEMORY = 40e9  # bytes of a launch: with sources a trial has a megabyte at most
@@ -65,6 +67,8 @@ class QuorumKind(NamedTuple):
     still: float
     faint: float
     steps: int
+    last: int
+    """The number of the step after which there is no other one, and no estimate."""
     steep: float
     gone: float
     record: float
@@ -88,7 +92,7 @@ class QuorumPlan(NamedTuple):
     numbers: QuorumNumbers
     warps: int = 1
     """How many warps count the votes of a trial."""
-    registers: int | None = None
+    registers: int | None = QUORUM_REGISTERS
     """Most registers that a thread of these may have."""
 
 
@@ -106,8 +110,9 @@ def quorum_plan(policy: Quorum, sources: int, wide: int, tall: int) -> QuorumPla
         sharp=quorum._SHARP, newer=quorum._NEWER, doubted=quorum._DOUBTED,
         far=dissent._FAR, repeated=dissent._REPEATED, median=dissent._MEDIAN, pace=dissent._PACE,
         haste=dissent._HASTE, first=dissent._FIRST, reach=ballots._REACH,
-        most=votes._MOST, still=votes._STILL, faint=votes._FAINT, steps=votes._STEPS, steep=votes._STEEP,
-        gone=votes._GONE, record=votes._RECORD, prior=votes._PRIOR, least=votes._LEAST,
+        most=votes._MOST, still=votes._STILL, faint=votes._FAINT, steps=votes._STEPS,
+        last=votes._STEPS + (number > 1), steep=votes._STEEP, gone=votes._GONE,
+        record=votes._RECORD, prior=votes._PRIOR, least=votes._LEAST,
     )  # fmt: skip
     numbers = QuorumNumbers(range=policy.noise_range, width=policy.width, lam=policy.lam, tolerance=policy.tolerance)
     return QuorumPlan(kind, numbers)

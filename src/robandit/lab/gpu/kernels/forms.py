@@ -70,8 +70,8 @@ def inverse_factor(matrix, j, i, D: tl.constexpr):
     places = tl.arange(0, matrix.shape[0])
     for p in range(D):
         row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)
-        pivot = tl.sum(tl.where(places == p, row, 0.0), axis=0)
-        share = tl.where(places > p, row / pivot, 0.0)
+        scale = 1.0 / tl.sum(tl.where(places == p, row, 0.0), axis=0)
+        share = tl.where(places > p, scale * row, 0.0)
         row = tl.where(places == p, 1.0, row)
         matrix = tl.where((i == p) & (j > p), 0.0, matrix) - share[:, None] * row[None, :]
     pivots = tl.sum(tl.where(j == i, matrix, 0.0), axis=0)

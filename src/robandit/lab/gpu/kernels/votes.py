@@ -173,7 +173,7 @@ def measure(memory, terms, used, Q: tl.constexpr):
 
 @triton.jit
 def let_go(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
-    """Those beyond their bounds lose their say step by step."""
+    """Those beyond their bounds lose their say step by step. Without sources nobody needs the last estimate."""
     total = added_up(memory[1], memory[2], NEW, used, Q)
     step, moved = 0 * used + 1, used > 0
     while moved:
@@ -181,7 +181,7 @@ def let_go(memory, lam, used, W: tl.constexpr, Q: tl.constexpr):
         moved = step < Q.steps
         if moved:
             total, change = pass_over(memory, used, True, Q)
-            moved = change > 0.0
+            moved = (change > 0.0) & (step + 1 < Q.last)
         step += 1
 
 
