@@ -34,9 +34,9 @@ def keep_row(rows, row: tl.constexpr, values, Q: tl.constexpr):
 
 
 @triton.jit
-def believe(distance, limit, Q: tl.constexpr):
-    """How far to believe those who disagree by so much: 1 within the bound, and beyond it the less the farther."""
-    kept = raised(tl.minimum(1.0, limit / tl.maximum(distance, TINY)), Q.steep)
+def believe(ratio, Q: tl.constexpr):
+    """How far to believe those whose bound is so many times their distance: 1 within it, and the less the farther."""
+    kept = raised(tl.minimum(1.0, ratio), Q.steep)
     return tl.where(kept < Q.gone, 0.0, kept)
 
 
@@ -48,9 +48,9 @@ def forms_at(forms, g, used, Q: tl.constexpr):
 
 
 @triton.jit
-def distances(tile, factors):
-    """r_g of some groups."""
-    return tl.sqrt(tl.maximum(tl.sum(tile * factors[None, :], axis=1), 0.0))
+def squares_of(tile, factors):
+    """r_g² of some groups."""
+    return tl.maximum(tl.sum(tile * factors[None, :], axis=1), 0.0)
 
 
 @triton.jit

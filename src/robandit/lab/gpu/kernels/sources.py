@@ -65,7 +65,7 @@ def judged(memory, used, Q: tl.constexpr):
             distance = tl.sqrt(tl.maximum(tl.sum(form * factors, axis=0), 0.0))
             record = tl.sum(tl.where(mine, weights * say, 0.0), axis=0)
             record = record / tl.maximum(tl.sum(tl.where(mine, say, 0.0), axis=0), TINY)
-            trust = believe(distance, bound, Q) * raised(tl.minimum(1.0, record / Q.record), Q.steep)
+            trust = believe(bound / tl.maximum(distance, TINY), Q) * raised(tl.minimum(1.0, record / Q.record), Q.steep)
             both = tl.where(mine, trust * weights, both)
     return both
 

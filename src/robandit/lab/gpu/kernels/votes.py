@@ -7,7 +7,7 @@ form is added up at once. The sum is then solved for the next estimate.
 import triton
 import triton.language as tl
 
-from robandit.lab.gpu.kernels.ballots import TINY, added_up, believe, distances, forms_at, keep_row, load_row, raised
+from robandit.lab.gpu.kernels.ballots import TINY, added_up, believe, forms_at, keep_row, load_row, raised, squares_of
 from robandit.lab.gpu.kernels.forms import form_of_disagreement, inverse_factor, laid_out, products, set_point, solved
 from robandit.lab.gpu.kernels.groups import (
     CHANGED,
@@ -46,11 +46,10 @@ def pass_over(memory, used, steep: tl.constexpr, Q: tl.constexpr):
     for g in range(0, used, Q.rows):
         rows = g + tl.arange(0, Q.rows)
         tile = forms_at(memory[1], g, used, Q)
-        distance, limit = distances(tile, factors), tl.load(row_of(reals, LIMIT, Q) + rows, rows < used, 0.0)
+        squares, limit = squares_of(tile, factors), tl.load(row_of(reals, LIMIT, Q) + rows, rows < used, 0.0)
         old = tl.load(row_of(reals, NEW, Q) + rows, rows < used, 0.0)
-        new = tl.minimum(1.0, limit / tl.maximum(distance, TINY))
-        if steep:
-            new = believe(distance, limit, Q)
+        ratio = limit * tl.rsqrt(tl.maximum(squares, TINY))  # the bound over the distance
+        new = believe(ratio, Q) if steep else tl.minimum(1.0, ratio)
         tl.store(row_of(reals, NEW, Q) + rows, new, rows < used)
         total += tl.sum(tile * new[:, None], axis=0)
         change = tl.maximum(change, tl.max(tl.abs(new - old), axis=0))
@@ -64,7 +63,7 @@ def look_at_all(memory, used, Q: tl.constexpr):
     reals, factors = memory[2], products(memory[8], memory[10], Q)
     for g in range(0, used, Q.rows):
         rows = g + tl.arange(0, Q.rows)
-        distance = distances(forms_at(memory[1], g, used, Q), factors)
+        distance = tl.sqrt(squares_of(forms_at(memory[1], g, used, Q), factors))
         loss = tl.sum(forms_at(memory[0], g, used, Q) * factors[None, :], axis=1)
         tl.store(row_of(reals, DISTANCE, Q) + rows, distance, rows < used)
         tl.store(row_of(reals, LOSS, Q) + rows, loss, rows < used)
@@ -166,7 +165,7 @@ def measure(memory, terms, used, Q: tl.constexpr):
     zeta = tl.maximum(weighted_median(desk, excess, say, used, Q), tl.load(terms + TOLERANCE) / noise)
     limit = (far + zeta * roots) * noise
     keep_row(reals, LIMIT, limit, Q)
-    keep_row(reals, NEW, tl.where(g < used, believe(distance, limit, Q), 0.0), Q)
+    keep_row(reals, NEW, tl.where(g < used, believe(limit / tl.maximum(distance, TINY), Q), 0.0), Q)
     tl.debug_barrier()
     return noise, zeta
 
