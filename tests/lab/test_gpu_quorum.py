@@ -58,6 +58,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often spells begin and groups merge, where few rounds are enough for that."""
     monkeypatch.setattr(quorum, "_STRETCHES", 5)
+    monkeypatch.setattr(quorum, "_OFTEN", 20)
     monkeypatch.setattr(groups, "_SHORTEST", 4)
     counted, turn, merge = {"turns": 0, "merges": 0}, RoundGroups.turn, RoundGroups.merge
 
