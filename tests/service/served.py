@@ -42,9 +42,10 @@ class Server:
         *options: str,
         port: int | None = None,
         before: Callable[[], None] | None = None,
+        program: Sequence[str] = ("-m", "robandit"),
     ) -> None:
         self.port, self.log = port or free_port(), ""
-        command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
+        command = [sys.executable, *program, "serve", "--store", str(store), "--port", str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=before)
         self._wait()
 

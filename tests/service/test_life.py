@@ -367,6 +367,7 @@ def test_the_process_learns_what_this_one_would(tmp_path: Path) -> None:
     hub.stop()
 
 
+@pytest.mark.no_cover
 def test_nobody_waits_for_a_policy_that_learns(tmp_path: Path) -> None:
     """The loop of a service goes round without a step of more than 50 ms, in processor time."""
     hub = Hub(store(tmp_path))
