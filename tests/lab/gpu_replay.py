@@ -30,6 +30,8 @@ class Replayed(NamedTuple):
     """The largest difference of what was written down at the checkpoints."""
     climbed: int
     """Levels that were climbed because their sets were empty."""
+    counts: int
+    """The largest difference of what a quorum counts: votes, doubted sources, rewards that are not believed."""
 
 
 class Recorded:
@@ -74,8 +76,8 @@ def replayed(make: MakePolicy, scenario: Scenario, rounds: int, seed: int = 1, *
     written = played.columns.cpu().numpy().astype(float)
     if isinstance(make, partial) and make.keywords.get("corruption") == REALISED:
         make = partial(make, corruption=_rehearse(what, scenario.trials, seed, device).tolist())
-    levels = None if played.used is None else np.diff(played.used[:-1].cpu().numpy().astype(int), axis=0, prepend=0)
-    return _compare(make, scenario, rounds, seed, what, seen, written, levels)
+    used = None if played.used is None else played.used[:-1].cpu().numpy().astype(int)
+    return _compare(make, scenario, rounds, seed, what, seen, written, used)
 
 
 def _compare(
@@ -86,7 +88,7 @@ def _compare(
     what: Plan,
     seen: Rounds,
     written: Floats,
-    levels: Ints | None,
+    used: Ints | None,
 ) -> Replayed:
     policy: Any = prepare(make, [scenario], rounds, seed)
     adversary = Adversary([(scenario.attack, scenario.environment, scenario.trials)], seed)
@@ -95,7 +97,8 @@ def _compare(
             setattr(adversary._attacks[0], name, Recorded(seen.coin))
     offer_of, size = _world(seen, what, seed, scenario.trials), len(scenario.trials)
     lanes, regret, earned, by_source = np.arange(size), np.zeros(size), np.zeros(size), np.zeros((size, 32))
-    changed, behind, reward_gap, column_gap, total = 0.0, 0.0, 0.0, 0.0, 0
+    changed, behind, reward_gap, column_gap, total, miscounted = 0.0, 0.0, 0.0, 0.0, 0, 0
+    levels = None if used is None or what.levels is None else np.diff(used, axis=0, prepend=0)
     least = np.full(size, np.inf)
     for t in range(1, rounds + 1):
         offer, told_before = offer_of(t), adversary.ledger.lies
@@ -104,7 +107,7 @@ def _compare(
         if levels is not None:
             drawn = levels[t - 1, :, 1 : policy.levels + 1].argmax(axis=1) + 1
             object.__setattr__(policy, "draw_level", lambda uniform, drawn=drawn: drawn)
-        decision = policy.choose(plot.actions, sigma)
+        decision = policy.choose(plot.actions, sigma, source=offer.source)
         heights, half_widths = _heights(policy, plot.actions, decision)
         index = seen.played[:, t - 1]
         scale = np.maximum(half_widths.max(axis=1), np.abs(heights).max(axis=1)) + 1e-9
@@ -116,6 +119,8 @@ def _compare(
         if levels is not None:
             climbed = levels[t - 1, :, policy.levels + 1]
             lost, total = np.where(climbed == decision.info.cascade, lost, np.inf), total + int(climbed.sum())
+        if used is not None and what.quorum is not None:
+            miscounted = max(miscounted, int(np.abs(used[t - 1] - np.stack(decision.info, axis=1)).max()))
         changed, behind = changed + float((lost > 1e-12).mean()), max(behind, float(lost.max()))
         policy.update(decision, reward)
         regret += offer.menu.best - offer.mean_of(index, decision.action)
@@ -128,7 +133,7 @@ def _compare(
             now += [offer.source, *by_source.T[: what.environment.sources]]
         assert len(now) == written.shape[1]
         column_gap = max(column_gap, float(np.abs(written[t - 1] - now).max()))
-    return Replayed(changed / rounds, behind, reward_gap, column_gap, total)
+    return Replayed(changed / rounds, behind, reward_gap, column_gap, total, miscounted)
 
 
 def _heights(policy: Any, actions: Any, decision: Any) -> tuple[Floats, Floats]:

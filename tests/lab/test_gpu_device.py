@@ -76,6 +76,15 @@ def test_levels_are_counted(tmp_path: Path) -> None:
     assert max(row["empty"] for row in rows) > 0 and max(row["cascade"] for row in rows) > 0
 
 
+def test_a_quorum_counts_as_on_the_cpu(tmp_path: Path) -> None:
+    config = {**CONFIG, "policies": ["quorum"]}
+    whole = carry_out(Run.read(config), tmp_path / "whole.parquet").table
+    assert whole == carry_out(Run.read(config), tmp_path / "cut.parquet", engine=Engine(batch=2)).table
+    there = carry_out(Run.read({**config, "device": "cpu"}), tmp_path / "cpu.parquet").table
+    assert whole.schema.names == there.schema.names
+    assert whole["votes"] == there["votes"] and {"doubted", "dismissed"} <= set(whole.schema.names)
+
+
 def test_policies_see_the_same_worlds(tmp_path: Path) -> None:
     table = carry_out(Run.read(CONFIG), tmp_path / "run.parquet").table
     gaps = [table.filter(np.array(table["policy"]) == name)["gap"] for name in ("greedy", "levels")]

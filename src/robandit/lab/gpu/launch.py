@@ -16,6 +16,7 @@ import numpy as np
 from robandit.arrays import Floats, Ints
 from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
+from robandit.lab.gpu.quorum import COUNTS, quorum_state, spans
 from robandit.lab.gpu.worlds import ends_of
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
@@ -68,7 +69,8 @@ class Played(NamedTuple):
     record: Any
     """Every round, (B, rounds, numbers), if the plan asks for it."""
     used: Any
-    """Empty sets, the rounds of each level and steps of the cascade, (checkpoints, B, 32), of a policy with levels."""
+    """What a policy counts, (checkpoints, B, numbers): `quorum.COUNTS`, or for a policy with levels empty sets, the
+    rounds of each level and steps of the cascade."""
 
 
 def whole(parts: Sequence[Played], device: Device) -> Any:
@@ -87,7 +89,7 @@ def key_of(seed: int) -> int:
 def play(what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device) -> Played:
     """Play consecutive ``trials`` of a plan, and keep the columns at the rounds ``at``."""
     found, launches = prepare_launches(what, trials, rounds, seed, at, device)
-    records = [launch() for launch in launches]
+    records = [record for launch in launches if (record := launch()) is not None]
     return found._replace(record=device.torch.cat(records, 1)) if what.world_kind.record else found
 
 
@@ -99,6 +101,9 @@ def prepare_launches(
     out = device.filled((len(at), len(COLUMNS) + more_columns, len(trials)), np.nan)
     held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
     places = key_of(seed), trials[0], len(trials)
+    if what.quorum is not None:
+        used, launches = _quorum_launches(what, out, held, places, rounds, at, device)
+        return Played(out, None, used), launches
     used, more = (None, []) if what.levels is None else _level_state(what, len(trials), len(at), device)
     return Played(out, None, used), [
         partial(_launch, what, out, held, (*places, *phase), more, kernel, device)
@@ -123,6 +128,33 @@ def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[An
     return used, [*radii, store, centers, shelf, used]
 
 
+def _quorum_launches(
+    what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], rounds: int, at: Ints, device: Device
+) -> tuple[Any, list[Callable[[], Any]]]:
+    """The counts of a quorum, and its launches: rounds, a vote, rounds, …"""
+    from robandit.lab.gpu.kernels.quorum import play_quorum_fresh, play_quorum_held
+
+    assert what.quorum is not None
+    used, more = quorum_state(what.quorum, places[2], len(at), device)
+    found: list[Callable[[], Any]] = []
+    for begin, end, votes in spans(rounds, what.fresh):
+        kernel = play_quorum_fresh if end <= what.fresh else play_quorum_held
+        phase = int(np.count_nonzero(at < begin)), begin, end
+        found.append(partial(_launch, what, out, held, (*places, *phase), [used, *more], kernel, device))
+        if votes:
+            found.append(partial(_vote, what, held, more, places[2], end))
+    return used, found
+
+
+def _vote(what: Plan, held: Sequence[Any], more: Sequence[Any], lanes: int, end: int) -> None:
+    """Let all trials vote after a round."""
+    from robandit.lab.gpu.kernels.votes import vote
+
+    assert what.quorum is not None
+    options = {"num_warps": what.quorum.warps, "maxnreg": what.quorum.registers}
+    vote[(lanes,)](*held[8:10], end, *more, what.world_kind, what.quorum.kind, **options)
+
+
 def _launch(
     what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], more: Sequence[Any], kernel: Any, device: Device
 ) -> Any:
@@ -130,7 +162,8 @@ def _launch(
     kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
     shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
     record = device.filled(shape, np.nan)
-    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=1, maxnreg=what.registers)
+    constants = (kind, what.policy_kind) if what.quorum is None else (kind, what.policy_kind, what.quorum.kind)
+    kernel[(lanes,)](out, record, *held, *places, *more, *constants, num_warps=1, maxnreg=what.registers)
     return record[:, begin : end + 1] if kind.record else None
 
 
@@ -251,20 +284,22 @@ def simulate_each(
             play(what, scenario.trials, rounds, seed, at, device)
             for what, scenario in zip(plans, scenarios, strict=True)
         ]
-        traces.append(_trace(parts, at, plans[0].policy_kind.levels, device))
+        traces.append(_trace(parts, at, plans[0], device))
     if progress is not None:
         progress(rounds)
     return traces
 
 
-def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Trace:
+def _trace(parts: Sequence[Played], at: Ints, what: Plan, device: Device) -> Trace:
     """The trace of what kernels wrote down in some scenarios."""
     columns = whole(parts, device).cpu().numpy().astype(float).transpose(1, 0, 2)
     named, sources = dict(zip(COLUMNS, columns, strict=False)), columns[len(COLUMNS) :].astype(np.int64)
     shape = named["regret"].shape
-    used = np.zeros((*shape, 0), np.int64)
-    if levels:
+    used, levels, info = np.zeros((*shape, 0), np.int64), what.policy_kind.levels, {}
+    if parts[0].used is not None:
         used = device.torch.cat([part.used[:-1] for part in parts], 1).cpu().numpy().astype(np.int64)
+        names = COUNTS if what.quorum is not None else ("empty", *range(1, levels + 1), "cascade")
+        info = {name: used[:, :, place] for place, name in enumerate(names) if isinstance(name, str)}
     return Trace(
         round=at,
         **{name: values for name, values in named.items() if name != "lies"},
@@ -274,5 +309,5 @@ def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Tr
         source=sources[0] if len(sources) else np.full(shape, -1, np.int64),
         lies_by_source=sources[1:].transpose(1, 2, 0),
         level_use=used[:, :, 1 : levels + 1],
-        info={"empty": used[:, :, 0], "cascade": used[:, :, levels + 1]} if levels else {},
+        info=info,
     )

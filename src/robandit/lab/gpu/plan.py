@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from robandit.arrays import Floats
 from robandit.errors import ConfigError
 from robandit.lab.environments import Synthetic
+from robandit.lab.gpu.quorum import QUORUM_REGISTERS, QuorumPlan, quorum_plan
 from robandit.lab.gpu.worlds import WorldKind, WorldNumbers, playable, refuse, world_of
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
 from robandit.policies import (
@@ -24,6 +25,7 @@ from robandit.policies import (
     Greedy,
     MultiLevelWeightedOFUL,
     Policy,
+    Quorum,
     RobustWeightedOFUL,
     WeightedOFUL,
     radius,
@@ -92,6 +94,8 @@ class Plan(NamedTuple):
     """Most registers that a thread may have; a search, which is rare, would like more than the rounds do."""
     levels: LevelRadii | None
     """How the radii of a policy with levels depend on the level."""
+    quorum: QuorumPlan | None
+    """What Quorum's groups and votes need."""
     by_corruption: Callable[[Floats], tuple[Floats, Floats]] | None
     """What C (B,) adds to the radius, and α, (B,), if the policy is told what each trial's attack will spend."""
 
@@ -119,8 +123,9 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
-        registers=_REGISTERS if kind.levels else None,
+        registers=_REGISTERS if kind.levels else QUORUM_REGISTERS if isinstance(policy, Quorum) else None,
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
+        quorum=_groups(policy, world_kind) if isinstance(policy, Quorum) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,
     )
 
@@ -162,6 +167,15 @@ def _weighted(policy: WeightedOFUL, rounds: int) -> _Found:
 def _robust(policy: RobustWeightedOFUL, rounds: int) -> _Found:
     numbers = _learner(policy, floor=policy.sigma_bar.floor)
     return PolicyKind(VARIANCE, BY_ROUND, False), numbers, policy.alpha(_rounds(rounds)), 0.0
+
+
+def _quorum(policy: Quorum, rounds: int) -> _Found:
+    kind = PolicyKind(VARIANCE, BY_ROUND if policy.width > 0.0 else POINT, False)
+    return kind, _learner(policy, floor=policy.sigma_bar.floor), np.zeros(rounds), 0.0
+
+
+def _groups(policy: Quorum, world: WorldKind) -> QuorumPlan:
+    return quorum_plan(policy, world.sources, world.wide, world.tall)
 
 
 def _greedy(policy: Greedy, rounds: int) -> _Found:
@@ -218,5 +232,6 @@ _POLICIES: dict[type, Callable[[Any, int], _Found]] = {
     Greedy: _greedy,
     CWOFUL: _cw,
     MultiLevelWeightedOFUL: _multi_level,
+    Quorum: _quorum,
 }
 """The policies that a kernel can play."""
