@@ -145,8 +145,7 @@ TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, a
     (Case("Quorum, fresh sets, bursts", Quorum, FRESH, attacks.Bursts(budget=None)), HALF, 10_000, {}),
     (Case("Quorum, clicks, 10 sources", Quorum, VISITED, attacks.SourcePromote(liars=3)), FEWER, 10_000, {}),
     (Case("Quorum, 16 384 trials", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
-    (Case("Quorum, fresh, 168 registers", Quorum, FRESH, attacks.NoAttack()), FEWER, 10_000, {"registers": 168}),
-    (Case("Quorum, votes: 168 registers", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {"vote": (1, 168)}),
+    (Case("Quorum, fresh, 128 registers", Quorum, FRESH, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
     (Case("clicks, one set", WEIGHTED, held(CLICKS), attacks.NoAttack()), MANY, 10_000, {}),
     (Case("clicks, one set, 3 of 10 promote", WEIGHTED, held(VISITED), attacks.SourcePromote()), MANY, 10_000, {}),
     (Case("clicks, and sources differ", WEIGHTED, held(VISITED, 0.1), attacks.SourcePromote()), MANY, 10_000, {}),
@@ -273,12 +272,9 @@ def moved(case: Case, trials: int, rounds: int, wide: int) -> int:
 
 
 def varied(what: Plan, kind: Mapping[str, Any]) -> Plan:
-    """A plan with what is tried: other registers, another precision, or votes by more warps."""
+    """A plan with what is tried: other registers, or another precision."""
     world = what.world_kind._replace(precision=kind.get("precision", what.world_kind.precision))
-    quorum = what.quorum
-    if quorum is not None and "vote" in kind:
-        quorum = quorum._replace(warps=kind["vote"][0], registers=kind["vote"][1])
-    return what._replace(registers=kind.get("registers", what.registers), world_kind=world, quorum=quorum)
+    return what._replace(registers=kind.get("registers", what.registers), world_kind=world)
 
 
 def times(device: Device, match: str, fewest: int | None, most: int | None, repeats: int) -> None:

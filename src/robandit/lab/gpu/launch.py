@@ -16,7 +16,7 @@ import numpy as np
 from robandit.arrays import Floats, Ints
 from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
-from robandit.lab.gpu.quorum import COUNTS, quorum_state, spans
+from robandit.lab.gpu.quorum import COUNTS, VOTE_REGISTERS, quorum_state, spans
 from robandit.lab.gpu.worlds import ends_of
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
@@ -151,8 +151,8 @@ def _vote(what: Plan, held: Sequence[Any], more: Sequence[Any], lanes: int, end:
     from robandit.lab.gpu.kernels.votes import vote
 
     assert what.quorum is not None
-    options = {"num_warps": what.quorum.warps, "maxnreg": what.quorum.registers}
-    vote[(lanes,)](*held[8:10], end, *more, what.world_kind, what.quorum.kind, **options)
+    kinds = what.world_kind, what.quorum.kind
+    vote[(lanes,)](*held[8:10], end, *more, *kinds, num_warps=1, maxnreg=VOTE_REGISTERS)
 
 
 def _launch(

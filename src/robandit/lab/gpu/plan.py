@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from robandit.arrays import Floats
 from robandit.errors import ConfigError
 from robandit.lab.environments import Synthetic
-from robandit.lab.gpu.quorum import QUORUM_REGISTERS, QuorumPlan, quorum_plan
+from robandit.lab.gpu.quorum import QuorumPlan, quorum_plan
 from robandit.lab.gpu.worlds import WorldKind, WorldNumbers, playable, refuse, world_of
 from robandit.lab.protocol import REALISED, MakePolicy, Scenario, prepare
 from robandit.policies import (
@@ -38,7 +38,7 @@ DEVICES = (CPU, "cuda")
 PRECISION = "float32"
 """The precision of the kernels; sums are kept in float64."""
 _MOST_LEVELS = 30  # beside two other counts in the places of a warp
-_REGISTERS = 168  # twelve warps on each multiprocessor of a Hopper GPU
+_REGISTERS, _FEW_REGISTERS = 168, 128  # twelve warps on each multiprocessor of a Hopper GPU, or sixteen
 
 UNIT, VARIANCE, LEVERAGE = range(3)
 BY_ROUND, BY_LOG_DET, POINT = range(3)
@@ -123,11 +123,18 @@ def plan(make: MakePolicy, scenario: Scenario, rounds: int, seed: int, *, record
         when=when,
         radii=np.concatenate([[0.0], radii]),
         threshold=threshold,
-        registers=_REGISTERS if kind.levels else QUORUM_REGISTERS if isinstance(policy, Quorum) else None,
+        registers=_registers(policy, fresh),
         levels=_level_radii(policy, rounds) if isinstance(policy, MultiLevelWeightedOFUL) else None,
         quorum=_groups(policy, world_kind) if isinstance(policy, Quorum) else None,
         by_corruption=partial(_by_corruption, policy) if realised else None,
     )
+
+
+def _registers(policy: Policy, fresh: int) -> int | None:
+    """Most registers of a thread, by what is fastest: sets that stay take few, and a search or fresh sets more."""
+    if isinstance(policy, Quorum) and not fresh:
+        return _FEW_REGISTERS
+    return _REGISTERS if isinstance(policy, Quorum | MultiLevelWeightedOFUL) else None
 
 
 def check(make: MakePolicy, scenario: Scenario, rounds: int, monitor: object) -> None:

@@ -11,8 +11,8 @@ from robandit.policies import Quorum, ballots, dissent, groups, quorum, votes
 
 COUNTS = quorum.QuorumCounts._fields
 """What is written down at each checkpoint beside the sums."""
-QUORUM_REGISTERS = 128
-"""Most registers of a thread: sixteen warps on each multiprocessor of a Hopper GPU, since all wait a lot."""
+VOTE_REGISTERS = 168
+"""Most registers of a thread that counts votes: twelve warps on each multiprocessor of a Hopper GPU."""
 _WHOLES, _STANDINGS, _SINGLES, _REALS = 8, 3, 16, 10  # rows, as in kernels.groups
 _SPREAD, _NOISE = 0, 4
 _MEMORY = 40e9  # bytes of a launch: with sources a trial has a megabyte at most
@@ -90,10 +90,6 @@ class QuorumPlan(NamedTuple):
 
     kind: QuorumKind
     numbers: QuorumNumbers
-    warps: int = 1
-    """How many warps count the votes of a trial."""
-    registers: int | None = QUORUM_REGISTERS
-    """Most registers that a thread of these may have."""
 
 
 def quorum_plan(policy: Quorum, sources: int, wide: int, tall: int) -> QuorumPlan:
