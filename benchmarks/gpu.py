@@ -4,7 +4,8 @@
     PYTHONPATH=src python3 benchmarks/gpu.py --tiny             # small enough for the tools and for the interpreter
     PYTHONPATH=src python3 benchmarks/gpu.py --only choices times --match Multi-level
     TRITON_INTERPRET=1 python benchmarks/gpu.py --tiny          # without a GPU: only that nothing breaks
-    compute-sanitizer --tool memcheck python3 benchmarks/gpu.py --tiny --only times
+    compute-sanitizer --tool memcheck --kernel-name kns=play --kernel-name kns=vote \\
+        python3 benchmarks/gpu.py --tiny --only times           # or --tool racecheck
     ncu --clock-control none --kernel-name regex:play --launch-count 4 --set basic \\
         --metrics smsp__inst_executed.sum,smsp__issue_active.avg.pct_of_peak_sustained_active \\
         python3 benchmarks/gpu.py --only times --rounds 500
