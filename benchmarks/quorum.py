@@ -5,6 +5,7 @@
     python benchmarks/quorum.py --honest         what it pays where nobody lies, in the held-out worlds of that kind
     python benchmarks/quorum.py --seen           the cases that were known before the first line was written
     python benchmarks/quorum.py --measured       flips of measured rewards, on which dissent and spells act
+    python benchmarks/quorum.py --schedules      how often it votes, in the development set
 
 `robandit.experiments.fraud` says what the two sets are. Plain ridge is Quorum that believes everybody, and plays with
 the same width and the same measured noise.
@@ -76,7 +77,11 @@ ABLATIONS: dict[str, list[Change]] = {
     "clicks may dissent, too": [Change(dissent, "_REPEATED", 1.0)],
     "spells never end": [Change(groups.RoundGroups, "turn", lambda *_: None)],
     "the prior counts fully in the vote": [Change(votes, "_FAINT", 1.0)],
-    "votes are four times rarer": [Change(quorum, "_OFTEN", 5), Change(quorum, "_RARELY", 400)],
+    "votes are four times as frequent": [
+        Change(quorum, "_OFTEN", 20),
+        Change(quorum, "_SOON", 2),
+        Change(quorum, "_LATE", 100),
+    ],
 }
 """What is changed, by what that means."""
 
@@ -161,6 +166,27 @@ def measured(trials: int, rounds: int = 10_000, seed: int = 41) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
+SCHEDULES = ((20, 2, 100), (10, 2, 200), (8, 2, 400), (6, 2, 200), (5, 2, 400), (4, 8, 400), (3, 8, 400))
+"""Which part of the rewards so far comes between two votes, the least number of them, and the most."""
+
+
+def schedules(scenarios: list[FraudScenario], trials: int) -> None:
+    """Print Quorum's regret with each schedule of its votes, over that with the first one."""
+    uniform = np.stack([uniform_regret(scenario, trials) for scenario in scenarios])
+    titles = [part for part in parts(scenarios) if part.places]
+    heads = ["part of the rewards, least, most", "all", *(f"{part.title} ({len(part.places)})" for part in titles)]
+    print("\n".join(markdown(heads, [])), flush=True)
+    found: list[Floats] = []
+    for schedule in SCHEDULES:
+        names = zip(("_OFTEN", "_SOON", "_LATE"), schedule, strict=True)
+        with changed([Change(quorum, name, value) for name, value in names]):
+            regrets = play_all(scenarios, {"own": Entrant(robandit.Quorum, SOURCES)}, trials)
+        found.append(material(regrets, uniform)["own"])
+        places_of = [list(range(len(scenarios))), *(part.places for part in titles)]
+        cells = [words(found[-1][places], found[0][places]) for places in places_of]
+        print(f"| {', '.join(map(str, schedule))} | {' | '.join(cells)} |", flush=True)
+
+
 class SeenCase(NamedTuple):
     """Clicks, d = 6, ten fresh actions, 3000 rounds; liars click on what is below the median and on nothing else."""
 
@@ -225,6 +251,7 @@ def main() -> None:
     parser.add_argument("--honest", action="store_true", help="what it pays where nobody lies")
     parser.add_argument("--seen", action="store_true", help="the cases that were known before")
     parser.add_argument("--measured", action="store_true", help="flips of measured rewards")
+    parser.add_argument("--schedules", action="store_true", help="how often it votes")
     parser.add_argument("--trials", type=int, default=TRIALS, help="trials of each scenario (default %(default)s)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every N-th scenario, to save time")
     options = parser.parse_args()
@@ -235,6 +262,8 @@ def main() -> None:
             honest(options.trials)
         elif options.measured:
             measured(options.trials)
+        elif options.schedules:
+            schedules(development.SCENARIOS[:: options.every], options.trials)
         else:
             ablation((held_out if options.held_out else development).SCENARIOS[:: options.every], options.trials)
 

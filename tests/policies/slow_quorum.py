@@ -295,4 +295,4 @@ class SlowQuorum:
             else:
                 self.doubted.setdefault(slot, now)
         self.votes += 1
-        self.next = now + min(max(now // 20, 2), 100)
+        self.next = now + min(max(now // 4, 8), 400)

@@ -35,13 +35,28 @@ def test_a_trial_without_a_reward_gives_no_slot() -> None:
     assert policy.slots.labels == [["ads"], []]
 
 
-@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", None]), min_size=3, max_size=3), max_size=20))
-def test_the_slots_of_a_trial_do_not_depend_on_the_others(rounds: list[list[Any]]) -> None:
+def rounds_of(*labels: Any) -> Any:
+    """Some rounds of three trials, with one of these labels each."""
+    return st.lists(st.lists(st.sampled_from(labels), min_size=3, max_size=3), max_size=20)
+
+
+@given(
+    st.one_of(
+        rounds_of("a", "b", "c", "d", None).map(lambda rounds: (object, rounds)),
+        rounds_of(0, 1, 63, 64, -1, 2**62).map(lambda rounds: (np.int64, rounds)),  # small ones are looked up
+        rounds_of(5, 6, 7).map(lambda rounds: (np.int64, rounds)),
+    )
+)
+def test_the_slots_of_a_trial_do_not_depend_on_the_others(given: tuple[Any, list[list[Any]]]) -> None:
+    kind, rounds = given
     together, alone = SourceSlots(2, batch=3), SourceSlots(2, batch=1)
     for labels in rounds:
-        found = together.place(np.array(labels, dtype=object))
-        assert found[1] == alone.place(np.array(labels[1:2], dtype=object))[0]
-        assert together.find(np.array(labels, dtype=object)).tolist() == found.tolist()
+        found = together.place(np.array(labels, dtype=kind))
+        assert found[1] == alone.place(np.array(labels[1:2], dtype=kind))[0]
+        assert together.find(np.array(labels, dtype=kind)).tolist() == found.tolist()
+        again = SourceSlots(2, batch=3)
+        again.restore(together.labels)
+        assert again.find(np.array(labels, dtype=kind)).tolist() == found.tolist()
     first = list(dict.fromkeys(labels[1] for labels in rounds))[:2]
     assert together.labels[1] == alone.labels[0] == first
 

@@ -96,7 +96,7 @@ def test_a_snapshot_from_before_is_done_without(log: list[Event]) -> None:
 
 def test_a_long_history_is_thinned_and_loses_no_doubt(log: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the slow way: keep the weights of every vote, and take the least of each stretch."""
-    monkeypatch.setattr(trust, "MOST", 8)
+    monkeypatch.setattr(trust, "MOST", 4)
     learner, votes = Learner(SETTINGS, 1), list[tuple[int, list[float]]]()
     assert isinstance(learner.policy, Quorum)
     for event in log:
@@ -104,9 +104,9 @@ def test_a_long_history_is_thinned_and_loses_no_doubt(log: list[Event], monkeypa
         learner.apply(event)
         if learner.policy.stats.votes.item() > before:
             votes.append((learner.rewards, learner.policy.stats.trust[0].tolist()))
-    assert learner.trust is not None and len(votes) > 40
+    assert learner.trust is not None and len(votes) > 16
     starts = [learnt for learnt, _ in learner.trust.moments]
-    assert len(starts) <= 8 and starts[0] == votes[0][0]
+    assert len(starts) <= 4 and starts[0] == votes[0][0]
     for slot in range(4):
         stretches = zip(starts, [*starts[1:], 10**9], strict=True)
         least = [min(weights[slot] for learnt, weights in votes if a <= learnt < b) for a, b in stretches]

@@ -37,7 +37,7 @@ except ImportError:  # not on Windows, where two runs into the same file are not
     fcntl = None  # type: ignore[assignment]
 
 _FORMAT = 6
-_NUMERICS = 3  # raised when the last bits of a result change; 2: Multi-level's exact intersections; 3: Quorum's votes
+_NUMERICS = 4  # raised when results change; 2: Multi-level's exact intersections; 3: Quorum's votes; 4: rarer ones
 _KEY = b"robandit"
 _ROWS = 1 << 17  # of a row group: some 30 MB in memory
 

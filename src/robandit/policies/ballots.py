@@ -18,6 +18,8 @@ from robandit.policies.groups import RoundGroups, flat, part_of
 
 _REACH = 0.3  # how much more than on average a group may disagree, times √(2 log 20G); tuned, not proved
 
+_BLOCK = 64  # matrices to compute with at a time
+
 
 class Ballots(NamedTuple):
     """What groups say, as quadratics μᵀPμ − 2⟨q, μ⟩ + s.
@@ -95,15 +97,20 @@ class BallotBox:
             rest = (np.zeros((*more, *array.shape[2:])) for array in self._held)
             self._held = Ballots(*(np.concatenate(both, axis=1) for both in zip(self._held, rest, strict=True)))
         row, place = np.nonzero(changed[trials, :used])
-        if row.size:
-            at = trials[row] * changed.shape[1] + place
+        whole = trials[row] * changed.shape[1] + place
+        for at in blocks(whole):
             precision, target, squares = (
                 flat(array).take(at, axis=0) for array in (groups.precision, groups.target, groups.squares)
             )
             for mine, computed in zip(self._held, Ballots.of(precision, target, squares, self._lam), strict=True):
                 flat(mine)[at] = computed
-            flat(changed)[at] = False
+        flat(changed)[whole] = False
         return Ballots(*(part_of(array, trials, used) for array in self._held))
+
+
+def blocks(rows: Index) -> list[Index]:
+    """These rows, some at a time: arrays of matrices for many more take twice as long, since they fit no cache."""
+    return [rows[first : first + _BLOCK] for first in range(0, len(rows), _BLOCK)]
 
 
 def weighted_sum(weights: Floats, values: Floats) -> Floats:

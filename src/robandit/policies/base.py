@@ -75,7 +75,7 @@ class Policy(Configured, ABC, Generic[S]):
     info_counts: ClassVar[bool] = False
     """Whether `Decision.info` is cumulative. If not, results add it up over rounds."""
     numerics: ClassVar[int] = 1
-    """Raised when the same log gives other last places than before. It is part of the state."""
+    """Raised when the same log gives other results than before, if only in the last places. It is part of the state."""
     _made = False
 
     def __post_init__(self) -> None:

@@ -27,7 +27,8 @@ from robandit.policies.votes import Evidence, Terms, by_source, mean_power, vote
 _SHARP = 0.04  # the least σ to weigh by, in units of the noise range R
 _STRETCHES = 24  # groups of a trial, and two more for each source
 _NEWER = 4.0  # the say of a reward grows with its number to this power: the newest eighth has half of it
-_OFTEN, _RARELY = 20, 100  # a vote comes after a 20th of the rounds so far, at most 100 after the last one
+_OFTEN = 4  # a vote comes when there are a quarter more rewards than at the last one,
+_SOON, _LATE = 8, 400  # but not before there are 8 more, and at the latest when there are 400 more
 _DOUBTED = 0.5  # a source that is believed less than this is doubted
 
 
@@ -114,7 +115,7 @@ class Quorum(Policy[QuorumStatistics]):
 
     cost = 3.0
     info_counts = True
-    numerics = 2  # quadratics of groups as upper triangles
+    numerics = 3  # 2: quadratics of groups as upper triangles; 3: rarer votes
 
     def start(self) -> QuorumStatistics:
         sources = integer("max_sources", self.max_sources, least=1) + 1
@@ -162,7 +163,7 @@ class Quorum(Policy[QuorumStatistics]):
         stats, seen, now = self.stats, weights > 0.0, self.t
         slots = self.slots.place(source, seen)
         along = stats.ridge.along(actions)
-        dissent = self._dissents(actions, rewards, weights, seen, along)
+        dissent = self._dissents(actions, rewards, weights, seen, along, now)
         sides = dissent.astype(np.int64)
         group, full = stats.groups.find(slots, sides, seen, now, _STRETCHES)
         if full is not None:
@@ -200,13 +201,15 @@ class Quorum(Policy[QuorumStatistics]):
         least = _SHARP if weight <= (1.0 + 1e-9) / self.noise_range**2 else 1.0
         return self.stats.surprise.judge_one(off * scale, reward, least, now)
 
-    def _dissents(self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats) -> Bools:
+    def _dissents(
+        self, actions: Floats, rewards: Floats, weights: Floats, seen: Bools, along: Floats, now: Ints
+    ) -> Bools:
         """Whether each reward is too far from what is believed to be noise, (B,); ``along`` is Sᵀa, (B, d)."""
         ridge, surprise = self.stats.ridge, self.stats.surprise
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
         least = self._least_noise(weights, 1.0)
-        return surprise.judge(distance, rewards, least, self.t, seen)
+        return surprise.judge(distance, rewards, least, now, seen)
 
     def _least_noise(self, mass: Floats, counts: Floats | float) -> Floats:
         """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.
@@ -241,7 +244,7 @@ class Quorum(Policy[QuorumStatistics]):
         stats.dismissed[due] = (evidence.counts * (weights < _DOUBTED)).sum(axis=1)
         self._doubt(due, evidence, weights, now)
         stats.votes[due] += 1
-        stats.next[due] = now[due] + np.clip(now[due] // _OFTEN, 2, _RARELY)
+        stats.next[due] = now[due] + np.clip(now[due] // _OFTEN, _SOON, _LATE)
 
     def _evidence(self, due: Index, now: Ints) -> Evidence:
         """What the groups of these trials have seen, without places that none of them uses."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from robandit.arrays import Bools, Index, constant
+from robandit.arrays import Bools, Index, constant, count_to
 
 Source: TypeAlias = str | int | None
 """The label of a source; None where it is not known."""
@@ -18,6 +18,7 @@ Labels: TypeAlias = NDArray[Any]
 """Checked labels, (B,): 64-bit integers, or objects where some are text or None."""
 
 _ONE = (str, int, np.integer)
+_SMALL = 64  # sources with smaller numbers, and not below 0, have a table of their slots
 
 
 def read_source(source: Any, batch: int, single: bool) -> Labels | None:
@@ -91,7 +92,11 @@ class SourceSlots:
 
     def __init__(self, most: int, batch: int) -> None:
         self.most = most
+        self._clear(batch)
+
+    def _clear(self, batch: int) -> None:
         self._tables: list[dict[Source, int]] = [{} for _ in range(batch)]
+        self._numbered: Index = np.full((batch, _SMALL), self.most, np.intp)  # the slots of small numbers
         self._unnamed: Index | None = None  # the slots of None, once all trials have one: they stay
 
     @property
@@ -101,46 +106,56 @@ class SourceSlots:
 
     def find(self, source: Labels | None) -> Index:
         """The slot of each trial's source, (B,); ``most`` for one that has none of its own."""
-        return np.array(self._slots(self._listed(source)), np.intp)
+        return self._known(source)
 
     def place(self, source: Labels | None, seen: Bools | None = None) -> Index:
         """The same, after new sources got a slot; not in trials whose ``seen`` is false."""
         if source is None and self._unnamed is not None:
             return self._unnamed
-        labels = self._listed(source)
-        slots = self._slots(labels)
-        new = self.most in slots
-        if new:
-            for trial in range(len(slots)) if seen is None else np.flatnonzero(seen).tolist():
-                table = self._tables[trial]
-                if slots[trial] == self.most and len(table) < self.most:
-                    slots[trial] = table[labels[trial]] = len(table)
-        found = np.array(slots, np.intp)
-        if source is None and not new:
-            self._unnamed = constant(found)
-        return found
+        slots = self._known(source)
+        new = slots == self.most
+        if new.any():
+            labels = self._listed(source)
+            for trial in np.flatnonzero(new if seen is None else new & seen).tolist():
+                slots[trial] = self.place_one(labels[trial], trial)
+        elif source is None:
+            self._unnamed = constant(slots)
+        return slots
 
-    def place_one(self, label: Source) -> int:
-        """The same for the source of a batch of one, which is seen."""
-        table = self._tables[0]
+    def place_one(self, label: Source, trial: int = 0) -> int:
+        """The same for the source of one trial, which is seen."""
+        table = self._tables[trial]
         slot = table.get(label)
         if slot is None:
             slot = self.most
             if len(table) < self.most:
-                slot = table[label] = len(table)
+                slot = len(table)
+                self._give(trial, label, slot)
         return slot
 
-    def _slots(self, labels: list[Source]) -> list[int]:
-        return [table.get(label, self.most) for table, label in zip(self._tables, labels, strict=True)]
+    def _give(self, trial: int, label: Source, slot: int) -> None:
+        self._tables[trial][label] = slot
+        if isinstance(label, int) and 0 <= label < _SMALL:
+            self._numbered[trial, label] = slot
+
+    def _known(self, source: Labels | None) -> Index:
+        """The slots of sources, (B,), ``most`` for those that have none."""
+        if source is not None and source.dtype == np.int64 and source.min() >= 0 and source.max() < _SMALL:
+            return self._numbered[count_to(len(source)), source]  # the common case of simulations, made fast
+        pairs = zip(self._tables, self._listed(source), strict=True)
+        return np.array([table.get(label, self.most) for table, label in pairs], np.intp)
 
     def restore(self, labels: Sequence[Sequence[Source]]) -> None:
         """Give the sources of a saved state their slots again."""
-        tables = [{_read_label(label): slot for slot, label in enumerate(row)} for row in labels]
-        if len(tables) != len(self._tables) or [len(table) for table in tables] != [len(row) for row in labels]:
+        rows = [list(map(_read_label, row)) for row in labels]
+        if len(rows) != len(self._tables) or any(len(set(row)) != len(row) for row in rows):
             raise ValueError("the state's sources should be a list of different labels for each trial")
-        if max(map(len, tables)) > self.most:
+        if max(map(len, rows)) > self.most:
             raise ValueError(f"the state's sources should be at most {self.most} in each trial")
-        self._tables, self._unnamed = tables, None
+        self._clear(len(rows))
+        for trial, row in enumerate(rows):
+            for slot, label in enumerate(row):
+                self._give(trial, label, slot)
 
     def _listed(self, source: Labels | None) -> list[Source]:
         return [None] * len(self._tables) if source is None else source.tolist()

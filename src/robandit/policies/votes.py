@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robandit.arrays import TINY, Bools, Floats, Index, Ints, all_true, count_to, ones
-from robandit.policies.ballots import Ballots, identity, lengths, reach, weighted_form
+from robandit.policies.ballots import Ballots, blocks, identity, lengths, reach, weighted_form
 
 _MOST, _STILL = 15, 1e-2  # the convex vote ends after so many steps, or when no weight changes by more than this
 _FAINT = 1e-3  # the share of λ in the convex vote: with all of it, the prior outvotes old groups that alone know much
@@ -220,10 +220,12 @@ class WholeSources(NamedTuple):
         one of its groups may.
         """
         prior = identity(mean.shape[1], lam)
-        distance = lengths(self.precision + prior, self.target - np.matvec(self.precision, mean[self.trial]), lam)
-        far = np.flatnonzero(distance > self._bounds(self.least))
-        freedom = self.least.copy()
-        if far.size:
+        distance, freedom = np.empty(len(self.least)), self.least.copy()
+        for some in blocks(count_to(len(distance))):
+            precision = self.precision[some]
+            off = self.target[some] - np.matvec(precision, mean[self.trial[some]])
+            distance[some] = lengths(precision + prior, off, lam)
+        for far in blocks(np.flatnonzero(distance > self._bounds(self.least))):
             freedom[far] = mean.shape[1] - lam * np.linalg.inv(self.precision[far] + prior).trace(axis1=-2, axis2=-1)
         return believe(distance, self._bounds(freedom), ones(len(freedom)))
 
@@ -244,7 +246,11 @@ def _whole_sources(
     at = trial[:, None], places
     shares = weights[at] * np.take_along_axis(mine, places, axis=1)
     mass = by_source(slot, weights * evidence.mass)[trial, source]
-    precision, target = weighted_form(shares, held.losses[at])
+    forms = [
+        weighted_form(shares[some], held.losses[trial[some, None], places[some]])
+        for some in blocks(count_to(len(trial))) or [trial]  # one block of none, where an operator speaks for all
+    ]
+    precision, target = (np.concatenate(both) for both in zip(*forms, strict=True))
     return WholeSources(
         trial=trial,
         source=source,

@@ -33,8 +33,9 @@ class KeptState(msgspec.Struct, frozen=True, array_like=True):
     """Policies that have learnt the log up to here and act, or watch, after a change that comes later; by its id."""
 
     def restore(self, seed: int) -> Learner:
-        """The state, which goes on bit for bit."""
-        return Learner.restore(msgspec.json.decode(self.settings, type=BanditSettings), seed, self.learner)
+        """The state, which goes on bit for bit where the policies' `numerics` are the same."""
+        settings = msgspec.json.decode(self.settings, type=BanditSettings)
+        return Learner.restore(settings, seed, self.learner, begins=True)
 
 
 Begin: TypeAlias = Callable[[], KeptState | None]

@@ -361,15 +361,18 @@ class Learner:
         return hashlib.sha256(self.snapshot()).hexdigest()
 
     @classmethod
-    def restore(cls, settings: BanditSettings, seed: int, data: bytes) -> Learner:
-        """Restore a learner from its snapshot, given the settings of its beginning. It goes on bit for bit."""
+    def restore(cls, settings: BanditSettings, seed: int, data: bytes, *, begins: bool = False) -> Learner:
+        """Restore a learner from its snapshot, given the settings of its beginning. It goes on bit for bit.
+
+        What a cut log ``begins`` with may be from a release with other `numerics`, and then goes on as this one does.
+        """
         plain = msgspec.msgpack.decode(data)
         life = plain.get("life")
         learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
         if life:
             learner.life.restore(life[1])
-            learner.shadows = {name: Shadow.restore(kept, seed) for name, kept in plain["shadows"]}
-        learner.policy = restored(type(learner.policy), plain["policy"])
+            learner.shadows = {name: Shadow.restore(kept, seed, begins=begins) for name, kept in plain["shadows"]}
+        learner.policy = restored(type(learner.policy), plain["policy"], begins=begins)
         learner.monitor = CorruptionMonitor.from_state(deep(plain["monitor"]))
         learner.place, learner.clock, learner._turn = plain["place"], plain["clock"], plain["turn"]
         learner.pending = dict(msgspec.convert(plain["pending"], list[tuple[str, Waiting]]))

@@ -135,10 +135,10 @@ class Shadow:
         return [msgspec.to_builtins(self.settings), flat(self.policy.state()), sums, list(self._open.items())]
 
     @classmethod
-    def restore(cls, plain: list[Any], seed: int) -> Shadow:
-        """Go on from what `plain` gave, bit for bit."""
+    def restore(cls, plain: list[Any], seed: int, *, begins: bool = False) -> Shadow:
+        """Go on from what `plain` gave, bit for bit; ``begins`` as in `restored`."""
         settings = msgspec.convert(plain[0], BanditSettings)
-        found = cls(settings, restored(type(make_policy(settings, seed)), plain[1]))
+        found = cls(settings, restored(type(make_policy(settings, seed)), plain[1], begins=begins))
         found.sums = msgspec.convert(plain[2], ShadowSums)
         found._open = dict(msgspec.convert(plain[3], list[tuple[str, Watched]]))
         return found

@@ -157,12 +157,13 @@ class Student:
         self.policy.skip_to(rounds)
 
 
-def restored(kind: type[Policy], kept: dict[str, Any]) -> Policy:
-    """The policy of a snapshot, which is the fold of its log.
+def restored(kind: type[Policy], kept: dict[str, Any], *, begins: bool) -> Policy:
+    """The policy of a snapshot, which is the fold of its log, or of the state that a cut log ``begins`` with.
 
-    One that a release with other `numerics` kept is refused: by this release the log folds to other last places.
+    A snapshot that a release with other `numerics` kept is refused: by this release the log folds to something else.
+    A log that was cut goes on from what it begins with, since there is nothing else.
     """
-    if (found := kept.get("numerics", 1)) != kind.numerics:
+    if not begins and (found := kept.get("numerics", 1)) != kind.numerics:
         raise ValueError(f"{kind.__name__} has numerics {found} in this snapshot, and {kind.numerics} here")
     return kind.from_state(deep(kept))
 
