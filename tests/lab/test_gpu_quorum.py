@@ -59,6 +59,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often spells begin and groups merge, where few rounds are enough for that."""
     monkeypatch.setattr(quorum, "_STRETCHES", 5)
     monkeypatch.setattr(quorum, "_OFTEN", 20)
+    monkeypatch.setattr(quorum, "_SOON", 2)
     monkeypatch.setattr(groups, "_SHORTEST", 4)
     counted, turn, merge = {"turns": 0, "merges": 0}, RoundGroups.turn, RoundGroups.merge
 

@@ -123,7 +123,7 @@ def vote_rounds(rounds: int) -> list[int]:
     found, due = [], 2
     while due <= rounds:
         found.append(due)
-        due += int(np.clip(due // quorum._OFTEN, 2, quorum._RARELY))
+        due += int(np.clip(due // quorum._OFTEN, quorum._SOON, quorum._LATE))
     return found
 
 
