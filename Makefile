@@ -33,10 +33,12 @@ demo: $(VENV)/lab
 docs: $(VENV)/docs
 	$(BIN)/python -m website
 
-# Each core has a worker of its own, so threads of BLAS would only wait for each other. Lint runs at the same time, since
-# tests that wait leave a core idle now and then; what it says comes after them. More than a hundred processes load the
-# package, so it is compiled once, also for those who do without bytecode.
+# Each core has a worker of its own, so threads of BLAS would only wait for each other. Tests that wait, for a browser or
+# for a service that was killed, leave a core idle now and then: so there is one worker more, and lint runs at the same
+# time; what it says comes after them. More than a hundred processes load the package, so it is compiled once, also for
+# those who do without bytecode.
 test: export OPENBLAS_NUM_THREADS = 1
+test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(nproc) + 1)))
 test test-engines: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/dev
 	@{ $(LINT); } > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
@@ -112,7 +114,7 @@ $(VENV)/peers: EXTRAS := lab,peers
 $(VENV)/release: EXTRAS := release
 $(VENV)/lab $(VENV)/docs $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # what pip leaves to one core, on all
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true  # what pip leaves to one core, on all: all but tests
 	@touch $@
 
 $(VENV)/made:

@@ -4,7 +4,8 @@
     PYTHONPATH=src python3 benchmarks/gpu.py --tiny             # small enough for the tools and for the interpreter
     PYTHONPATH=src python3 benchmarks/gpu.py --only choices times --match Multi-level
     TRITON_INTERPRET=1 python benchmarks/gpu.py --tiny          # without a GPU: only that nothing breaks
-    compute-sanitizer --tool memcheck python3 benchmarks/gpu.py --tiny --only times
+    compute-sanitizer --tool memcheck --kernel-name kns=play --kernel-name kns=vote \\
+        python3 benchmarks/gpu.py --tiny --only times           # or --tool racecheck
     ncu --clock-control none --kernel-name regex:play --launch-count 4 --set basic \\
         --metrics smsp__inst_executed.sum,smsp__issue_active.avg.pct_of_peak_sustained_active \\
         python3 benchmarks/gpu.py --only times --rounds 500
@@ -25,6 +26,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -38,7 +40,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the trials on the CPU,
 
 from gpu_replay import replayed  # noqa: E402
 
-from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, RobustWeightedOFUL, WeightedOFUL  # noqa: E402
+from robandit import (  # noqa: E402
+    CWOFUL,
+    OFUL,
+    Greedy,
+    MultiLevelWeightedOFUL,
+    Quorum,
+    RobustWeightedOFUL,
+    WeightedOFUL,
+)
 from robandit.arrays import Floats  # noqa: E402
 from robandit.errors import ConfigError  # noqa: E402
 from robandit.experiments.paper import figure1  # noqa: E402
@@ -47,7 +57,7 @@ from robandit.experiments.tune import SEED as TUNING  # noqa: E402
 from robandit.lab import attacks, environments  # noqa: E402
 from robandit.lab.gpu.condense import condense, save_condensed  # noqa: E402
 from robandit.lab.gpu.launch import COLUMNS, Device, play, prepare_launches  # noqa: E402
-from robandit.lab.gpu.plan import plan  # noqa: E402
+from robandit.lab.gpu.plan import Plan, plan  # noqa: E402
 from robandit.lab.plan import Run, make_policy, make_scenario  # noqa: E402
 from robandit.lab.protocol import LABELLED, Scenario, simulate  # noqa: E402
 
@@ -66,6 +76,11 @@ class Case(NamedTuple):
 
     def scenario(self, trials: range) -> Scenario:
         return Scenario(self.environment.facing(self.attack), self.attack, trials)
+
+
+def held(world: environments.Synthetic, zeta: float = 0.0) -> environments.Synthetic:
+    """A world with one set that stays, whose sources differ by so much."""
+    return replace(world, fresh_rounds=0, zeta=zeta)
 
 
 WEIGHTED, CW = with_settings(WeightedOFUL, radius_scale=0.016), with_settings(CWOFUL, radius_scale=0.1)
@@ -90,8 +105,30 @@ CHECKED = [
         environments.Clicks(),
         attacks.ClickFraud(budget=None, share=0.2),
     ),
+    Case("Quorum, 90 flips", Quorum, PAPER, attacks.Flip(rounds=90)),
+    Case("Quorum, bursts on fresh sets", Quorum, FRESH, attacks.Bursts(budget=None)),
+    Case("Quorum, 3 of 10 promote", Quorum, environments.Clicks(sources=10), attacks.SourcePromote(liars=3)),
+    Case(
+        "OFUL, clicks, 3 of 10 promote",
+        with_settings(OFUL, radius_scale=0.1),
+        environments.Clicks(sources=10),
+        attacks.SourcePromote(liars=3),
+    ),
+    Case(
+        "Weighted OFUL, clicks, one set",
+        WEIGHTED,
+        environments.Bernoulli(sources=10, skew=0.5, zeta=0.1, fresh_rounds=0),
+        attacks.SourcePromote(liars=3, begin=100, end=800, move_every=90),
+    ),
+    Case(
+        "CW-OFUL, sources suppress",
+        CW,
+        environments.Fresh(sources=10, skew=1.0, zeta=0.1),
+        attacks.SourceSuppress(liars=3, first=1, budget=50.0),
+    ),
 ]
-MANY, FEWER = 131_072, 16_384
+CLICKS, VISITED = environments.Bernoulli(), environments.Bernoulli(sources=10)
+MANY, HALF, FEWER = 131_072, 65_536, 16_384
 TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, and what differs from the plan
     (Case("Weighted OFUL, one set", WEIGHTED, PAPER, attacks.NoAttack()), MANY, 10_000, {}),
     (Case("CW-OFUL, one set", CW, PAPER, attacks.NoAttack()), MANY, 10_000, {}),
@@ -102,6 +139,19 @@ TIMED: list[tuple[Case, int, int, dict[str, Any]]] = [  # with trials, rounds, a
     (Case("Multi-level, clean", LEVELS, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
     (Case("Multi-level, 128 registers", LEVELS, PAPER, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
     (Case("Multi-level, fresh sets", LEVELS, FRESH, attacks.NoAttack()), FEWER, 1_000, {}),
+    (Case("Quorum, one set", Quorum, PAPER, attacks.NoAttack()), HALF, 10_000, {}),
+    (Case("Quorum, one set, 450 flips", Quorum, PAPER, attacks.Flip(rounds=450)), HALF, 10_000, {}),
+    (Case("Quorum, one set, bursts", Quorum, PAPER, attacks.Bursts(budget=None)), HALF, 10_000, {}),
+    (Case("Quorum, fresh sets", Quorum, FRESH, attacks.NoAttack()), HALF, 10_000, {}),
+    (Case("Quorum, fresh sets, bursts", Quorum, FRESH, attacks.Bursts(budget=None)), HALF, 10_000, {}),
+    (Case("Quorum, clicks, 10 sources", Quorum, VISITED, attacks.SourcePromote(liars=3)), FEWER, 10_000, {}),
+    (Case("Quorum, 16 384 trials", Quorum, PAPER, attacks.NoAttack()), FEWER, 10_000, {}),
+    (Case("Quorum, fresh, 128 registers", Quorum, FRESH, attacks.NoAttack()), FEWER, 10_000, {"registers": 128}),
+    (Case("clicks, one set", WEIGHTED, held(CLICKS), attacks.NoAttack()), MANY, 10_000, {}),
+    (Case("clicks, one set, 3 of 10 promote", WEIGHTED, held(VISITED), attacks.SourcePromote()), MANY, 10_000, {}),
+    (Case("clicks, and sources differ", WEIGHTED, held(VISITED, 0.1), attacks.SourcePromote()), MANY, 10_000, {}),
+    (Case("clicks, fresh sets", WEIGHTED, CLICKS, attacks.NoAttack()), MANY, 1_000, {}),
+    (Case("clicks, fresh, 3 of 10 promote", WEIGHTED, VISITED, attacks.SourcePromote()), MANY, 1_000, {}),
 ]
 
 
@@ -170,6 +220,23 @@ def seconds(device: Device, call: Any) -> float:
     return float(begin.elapsed_time(end)) / 1e3
 
 
+def breakdown(device: Device, launches: list[Any]) -> dict[str, float]:
+    """How long each kind of launch takes, in seconds, where there is more than one kind."""
+    torch, named = device.torch, [(launch.func.__name__.strip("_"), launch) for launch in launches]
+    if device.name == "cpu" or len({name for name, _ in named}) < 2:
+        return {}
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(named) + 1)]
+    marks[0].record()
+    for (_, launch), mark in zip(named, marks[1:], strict=True):
+        launch()
+        mark.record()
+    torch.cuda.synchronize()
+    spent: dict[str, float] = {}
+    for (name, _), begin, end in zip(named, marks, marks[1:], strict=False):
+        spent[name] = spent.get(name, 0.0) + float(begin.elapsed_time(end)) / 1e3
+    return spent
+
+
 def ceilings(device: Device, size: int) -> tuple[float, float]:
     """Operations per second of a large product in float32, and bytes per second of a large copy, read and written."""
     torch = device.torch
@@ -184,13 +251,18 @@ def ceilings(device: Device, size: int) -> tuple[float, float]:
 
 
 def operations(case: Case) -> int:
-    """What a round needs: V v, the update of V, and K-vectors; on a fresh set the product Sᵀ X as well."""
+    """What a round needs: V v, the update of V, and K-vectors; on a fresh set the product Sᵀ X as well.
+
+    Quorum folds the reward into a group besides. Its votes are not counted: what they need depends on the trial.
+    """
     d, k = case.environment.dim, case.environment.actions
     held = 2 * k * d + 2 * k * d + 10 * k
     fresh = 2 * k * d * d + 6 * k * d + 4 * d * d + 10 * k
-    always = case.environment.fresh_rounds is None and isinstance(case.environment, environments.Fresh)
+    always = case.environment.facing(case.attack).fresh_rounds is None
     if case.policy is LEVELS:  # S v and the update of S, or that of S⁻¹; of the level three products and two updates
         return (fresh if always else held) + 4 * d * d + 10 * d * d
+    if case.policy is Quorum:
+        return (fresh if always else held) + 3 * (d + 1) * (d + 2) // 2
     return fresh if always else held
 
 
@@ -198,6 +270,12 @@ def moved(case: Case, trials: int, rounds: int, wide: int) -> int:
     """Bytes that are read or written at least: the state once, and in each round two matrices of the level."""
     state = 2 * trials * wide * (wide + 2) * 4
     return state + (trials * rounds * 16 * case.environment.dim**2 if case.policy is LEVELS else 0)
+
+
+def varied(what: Plan, kind: Mapping[str, Any]) -> Plan:
+    """A plan with what is tried: other registers, or another precision."""
+    world = what.world_kind._replace(precision=kind.get("precision", what.world_kind.precision))
+    return what._replace(registers=kind.get("registers", what.registers), world_kind=world)
 
 
 def times(device: Device, match: str, fewest: int | None, most: int | None, repeats: int) -> None:
@@ -211,10 +289,7 @@ def times(device: Device, match: str, fewest: int | None, most: int | None, repe
         if not re.search(match, case.name):
             continue
         trials, rounds = fewest or trials, min(rounds, most or rounds)
-        what = plan(case.policy, case.scenario(range(1)), rounds, SEED)
-        what = what._replace(registers=kind.get("registers", what.registers))
-        precision = kind.get("precision", what.world_kind.precision)
-        what = what._replace(world_kind=what.world_kind._replace(precision=precision))
+        what = varied(plan(case.policy, case.scenario(range(1)), rounds, SEED), kind)
         at, spent = np.array([rounds // 2, rounds]), []
         for _ in range(repeats + 1):  # the first one compiles
             out, launches = prepare_launches(what, range(trials), rounds, SEED, at, device)
@@ -227,6 +302,10 @@ def times(device: Device, match: str, fewest: int | None, most: int | None, repe
             f"{played * operations(case) / middle / peak:8.1%} {least / middle / bandwidth:8.1%}",
             flush=True,
         )
+        if what.quorum is not None:
+            again = prepare_launches(what, range(trials), rounds, SEED, at, device)[1]
+            for name, part in breakdown(device, again).items():
+                print(f"{name:>48} {1e3 * part:9.2f}", flush=True)
 
 
 def retune(trials: int, rounds: int, out: Path) -> dict[str, float]:
@@ -273,6 +352,7 @@ def main() -> int:
     parts = ("means", "choices", "times", "tune", "figure1")
     parser.add_argument("--only", nargs="+", choices=parts, default=(), help="Do only these.")
     parser.add_argument("--match", default="", help="Check and time only the cases whose names match.")
+    parser.add_argument("--repeats", type=int, default=5, help="Time so many launches after the first one.")
     parser.add_argument("--rounds", type=int, help="Play at most this many rounds in what is timed or replayed.")
     parser.add_argument("--figure1", type=int, metavar="TRIALS", help="Rerun Figure 1 with this many trials as well.")
     parser.add_argument("--tune", type=int, metavar="TRIALS", help="Tune with this many; Figure 1 takes what is best.")
@@ -291,7 +371,7 @@ def main() -> int:
     if wanted("choices"):
         fine &= check_choices(cases, *((2, 10) if tiny else (64, options.rounds or 1_000)))
     if wanted("times"):
-        times(device, options.match, 2 if tiny else None, 6 if tiny else options.rounds, 1 if tiny else 5)
+        times(device, options.match, 2 if tiny else None, 6 if tiny else options.rounds, 1 if tiny else options.repeats)
     scales, rounds = shipped().scales, 6 if tiny else 10_000
     if options.tune or "tune" in options.only:
         scales = retune(options.tune or 2, rounds, options.out / "tune.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,12 @@ import observed
 
 if TYPE_CHECKING:
     from postgres_server import Postgres
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves and all modules stay to the end, so no collection of garbage has to look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -83,6 +83,7 @@ def test_three_forms_give_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.db", "log.gz", "log.ndjson", "log.parquet"]
 
 
+@pytest.mark.no_cover
 def test_estimates_agree_with_the_world(tmp_path: Path) -> None:
     """The whole way: a learner's log, read from a file; greedy trained and frozen; its value known by simulation."""
     log = read(write(tmp_path / "log", long()))

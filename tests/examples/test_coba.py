@@ -86,6 +86,7 @@ def test_what_others_chose_is_learnt_as_a_warm_start(example: Any) -> None:
     assert learner.score(None, actions, actions[0]) == bare.propensities(actions)[0]
 
 
+@pytest.mark.no_cover
 def test_the_example_runs(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
     example.main(interactions=100)
     lines = capsys.readouterr().out.splitlines()[1:]

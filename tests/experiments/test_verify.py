@@ -27,7 +27,7 @@ from robandit.policies.decision import Search
 from robandit.streams import Draws
 
 GROUP = TrialGroup("paper", "flip", world(NoAttack()), 3.0)
-SMALL: dict[str, Any] = {"rounds": 70, "trials": 6, "dim": 3, "actions": 4, "seed": SEED}
+SMALL: dict[str, Any] = {"rounds": 40, "trials": 6, "dim": 3, "actions": 4, "seed": SEED}
 
 
 # ------------------------------------------------------------------------------------------ all of it
@@ -50,6 +50,7 @@ def test_all_weak_attacks_really_lie_in_both_environments() -> None:
     assert all((row.corruption > 0.3) == (row.attack != "none") for row in rows)
 
 
+@pytest.mark.no_cover
 def test_everything_holds_or_is_vacuous() -> None:
     pooled = by_claim(sound())
     bounds = {checks.KNOWN_BOUND, checks.MULTI_BOUND, checks.GAP_BOUND}

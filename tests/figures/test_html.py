@@ -100,6 +100,7 @@ def sample(word: str = "word") -> str:
 
 
 @pytest.mark.parametrize("word", ["word", NASTY, LONG, "`", "σ_t ≤ ½"])
+@pytest.mark.no_cover
 def test_a_page_is_well_formed_and_says_what_it_was_given(word: str) -> None:
     tree = Tree(sample(word))
     assert tree.text().count(f"Claim {word}") == 2 * len(VERDICTS)
@@ -279,6 +280,7 @@ const wait = (frame) => new Promise((done) => { frame.onload = done; document.bo
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 @pytest.mark.parametrize("word", ["word", LONG])
+@pytest.mark.no_cover
 def test_a_browser_shows_it_without_overflow_or_complaint(word: str, tmp_path: Path) -> None:
     text = sample(word)
     texts = {"PAGE_ENLARGED": text.replace('autocomplete="off"', "checked"), "PAGE": text}

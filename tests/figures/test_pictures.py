@@ -381,6 +381,7 @@ def test_all_can_be_read(name: str, table: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.no_cover
 def test_the_same_table_gives_the_same_picture_and_settings_stay(name: str) -> None:
     table, before = make(FIVE, [CLEAN, *flips(90)]), dict(mpl.rcParams)
     images = []

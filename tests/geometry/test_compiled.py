@@ -115,6 +115,30 @@ def test_the_best_action_in_an_intersection_is_that_of_numpy(dim: int, apart: fl
     np.testing.assert_allclose(fast[1], plain[1], rtol=1e-11)
 
 
+@pytest.mark.parametrize(("dim", "apart"), [(1, 2.0), (2, 1.0), (5, 0.3), (20, 0.06)])
+def test_directions_that_separate_are_those_of_numpy(dim: int, apart: float) -> None:
+    """They prove of all pairs that do not meet, and of no others, that these do not meet."""
+    rng = np.random.default_rng(dim)
+    first, second = bodies(rng, 60, dim, apart)
+    plain, fast = Intersection(first, second), Intersection(compiled(first), second)
+    empty, one, other = plain.is_empty(), plain.separators(), fast.separators()
+    assert empty.any() and not empty.all()
+    lengths = np.linalg.norm(one, axis=1), np.linalg.norm(other, axis=1)
+    np.testing.assert_allclose(np.vecdot(one, other)[empty], (lengths[0] * lengths[1])[empty], rtol=1e-6)
+    for directions in (one, other, rng.normal(size=one.shape)):
+        proved = plain.separated(directions)
+        assert fast.separated(directions).tolist() == proved.tolist()
+        assert not (proved & ~empty).any() and (proved[empty].all() or directions is not one)
+    assert fast.separated(other)[empty].all()
+
+
+def test_directions_that_need_more_digits_are_found_by_numpy() -> None:
+    first = Ellipsoid(np.zeros((1, 4)), np.eye(4)[None], np.ones(1))
+    second = Ellipsoid(np.full((1, 4), 3.0), np.diag([1e-8, 1.0, 1.0, 1e8])[None], np.ones(1))
+    plain, fast = Intersection(first, second), Intersection(compiled(first), second)
+    assert plain.separators().tolist() == fast.separators().tolist()
+
+
 def raw(first: Ellipsoid, second: Ellipsoid, directions: Any) -> tuple[Any, Any, Any]:
     """What the kernel itself answers, without NumPy to help it."""
     rows = np.arange(len(directions))

@@ -185,3 +185,18 @@ def test_a_large_set_that_was_made_writeable_again_is_looked_at_again() -> None:
     actions *= 9.0
     with pytest.raises(ValueError, match="actions must have norm"):
         policy.choose(actions)
+
+
+def test_room_to_compute_in_is_kept_and_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of other sizes come between, and one that is too large to keep room for."""
+    monkeypatch.setattr("robandit.geometry.large_sets._ROOM", 100 * 80)
+    rng, bounds = np.random.default_rng(0), WidthBounds()
+    root = rng.normal(size=(1, 80, 80))
+    kept = []
+    for count in (100, 50, 100, 101, 100):
+        offered = rng.normal(size=(1, count, 80))
+        found = bounds.of(offered, root)
+        assert found.tobytes() == WidthBounds().of(offered, root).tobytes()
+        assert (found >= np.square(np.vecmat(offered[0], root).reshape(count, 80)).sum(axis=1)).all()
+        kept.append(bounds._room)
+    assert all(room is kept[0] for room in kept) and len(kept[0]) == 2 * 100 * 80

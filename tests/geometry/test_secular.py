@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from observed import repeatable, surplus
 from robandit.geometry.secular import maximise_in_ball, secular
 
+pytestmark = pytest.mark.no_cover  # other tests run these lines, and more quickly
+
 cp: Any = cvxpy  # which exports its functions without types
 TOLERANCE = 1e-8  # relative, as asked of the optimality conditions
 TINY = 1e-12  # relative, of values where the oracle is as good as that
@@ -195,7 +197,6 @@ def test_optimality_conditions(task: Problem) -> None:
     check_conditions(task, maximise_in_ball(task.quadratic, task.linear))
 
 
-@pytest.mark.no_cover
 @repeatable(100)
 @given(task=problems())
 def test_value_equals_the_dual(task: Problem) -> None:
@@ -214,7 +215,6 @@ def test_planted_optima(case: tuple[Problem, float]) -> None:
     check_conditions(task, x)
 
 
-@pytest.mark.no_cover
 @repeatable(60)
 @given(task=problems(), seed=st.integers(0, 1000))
 def test_never_below_brute_force(task: Problem, seed: int) -> None:

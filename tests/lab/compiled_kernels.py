@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, WeightedOFUL
+from robandit import CWOFUL, OFUL, Greedy, MultiLevelWeightedOFUL, Quorum, WeightedOFUL
 from robandit.lab import attacks, environments
 from robandit.lab.gpu.launch import Device, prepare_launches
 from robandit.lab.gpu.plan import plan
 from robandit.lab.protocol import Scenario
 
 INTEGERS = {"seed": "i64", "when": "*i8", "checkpoints": "*i32", "totals": "*fp64", "used": "*i32"}
-INTEGERS |= dict.fromkeys(("first", "lanes", "here", "begin", "end", "fresh"), "i32")
+INTEGERS |= dict.fromkeys(("first", "lanes", "here", "begin", "end", "fresh", "t"), "i32")
+INTEGERS |= dict.fromkeys(("wholes", "standings", "table"), "*i32")
+INTEGERS |= dict.fromkeys(("terms", "forms", "quadratics", "reals", "trust", "singles", "desk", "point"), "*fp64")
 
 
 def hopper() -> Any:
@@ -39,8 +41,10 @@ def stack(kernel: Any, make: Any, environment: Any, attack: Any, **kind: Any) ->
 
     what = plan(make, Scenario(environment, attack, [0]), rounds=100, seed=1)
     names = [parameter.name for parameter in kernel.params]
-    types = {name: INTEGERS.get(name, "*fp32") for name in names} | {"W": "constexpr", "P": "constexpr"}
-    constants = {"W": what.world_kind._replace(**kind), "P": what.policy_kind}
+    constants: dict[str, Any] = {"W": what.world_kind._replace(**kind), "P": what.policy_kind}
+    constants |= {} if what.quorum is None else {"Q": what.quorum.kind}
+    constants = {name: value for name, value in constants.items() if name in names}
+    types = {name: INTEGERS.get(name, "*fp32") for name in names} | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, types, {(names.index(name),): value for name, value in constants.items()})
     done = triton.compile(source, target=hopper(), options={"num_warps": 1, "maxnreg": what.registers})
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -83,6 +87,8 @@ def _answer(value: object, *_: object) -> object:
 def main() -> None:
     from robandit.lab.gpu.kernels.ellipsoid import play_fresh, play_held
     from robandit.lab.gpu.kernels.levels import play_levels_fresh, play_levels_held
+    from robandit.lab.gpu.kernels.quorum import play_quorum_fresh, play_quorum_held
+    from robandit.lab.gpu.kernels.votes import vote
 
     print("compiled", compiled_by_launches())
     flips, levels = attacks.Flip(rounds=9), partial(MultiLevelWeightedOFUL, radius_scale=0.01)
@@ -95,8 +101,18 @@ def main() -> None:
     print("fresh", stack(play_fresh, WeightedOFUL, fresh, flips))
     print("recorded", stack(play_fresh, WeightedOFUL, fresh, attacks.OracleTarget(target=3), record=True))
     print("fresh", stack(play_fresh, WeightedOFUL, fresh, flips, precision="ieee"))
+    visited, lied = environments.Clicks(sources=10), attacks.SourcePromote(liars=3)
+    differing = environments.Clicks(sources=10, zeta=0.05)
+    measured = environments.Fresh(sources=32, zeta=0.1)
+    print("held", stack(play_held, OFUL, visited, lied))
+    print("held", stack(play_held, WeightedOFUL, measured, lied))
+    print("fresh", stack(play_fresh, OFUL, differing, lied))
+    print("leaning", stack(play_fresh, WeightedOFUL, measured, attacks.SourceNoise()))
+    print("levels", stack(play_levels_held, levels, measured, attacks.SourceSuppress()))
     print("levels", stack(play_levels_fresh, levels, paper, flips))
     print("levels", stack(play_levels_held, levels, paper, flips))
+    for kernel in (play_quorum_fresh, play_quorum_held, vote):
+        print("quorum", stack(kernel, Quorum, paper, flips))
 
 
 if __name__ == "__main__":

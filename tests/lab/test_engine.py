@@ -192,3 +192,24 @@ def test_kill_minus_nine_at_random_moments(tmp_path: Path) -> None:
         path.unlink()  # and once more, to be killed elsewhere
         done, seen = done + 1, 0
     print(f"killed {kills} times in {done} runs of 40 pieces, each of which ended like one that was left alone")
+
+
+def groups_of(rounds: int, workers: int) -> list[list[str]]:
+    """The policies of each group of a run of one world, in which Multi-level counts for three others."""
+    names = ["oful", "multi-level-weighted-oful", "lin-ts", "greedy", "robust-weighted-oful"]
+    run = Run.read({"policies": names, "attacks": [{"name": "flip", "rounds": [0, 30]}], "rounds": rounds})
+    tasks = dict(enumerate(run.tasks(64)))
+    found = engine._groups(tasks, workers)
+    assert sorted(number for group in found for number in group) == sorted(tasks)
+    return [[str(task.policy.kind) for task in group.values()] for group in found]
+
+
+def test_short_runs_draw_their_world_as_seldom_as_the_workers_allow() -> None:
+    assert [len(group) for group in groups_of(10_000, workers=1)] == [5]
+    assert groups_of(10_000, workers=2)[0] == ["multi-level-weighted-oful"]
+    assert sorted(len(group) for group in groups_of(10_000, workers=2)) == [1, 1, 3]
+    assert [len(group) for group in groups_of(10_000, workers=4)] == [1, 1, 1, 1, 1]
+
+
+def test_long_runs_are_cut_into_small_groups_so_that_a_lost_worker_loses_little() -> None:
+    assert [len(group) for group in groups_of(10_000_000, workers=2)] == [1, 1, 1, 1, 1]

@@ -20,8 +20,11 @@ def test_kernels_compile_for_a_hopper_gpu_and_spill_hardly_anything() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     (_, times), *stacks = [line.split() for line in done.stdout.splitlines()]
     assert times == "1"  # other numbers of trials and rounds are no reason to compile anew
-    assert [name for name, _ in stacks] == [*(4 * ["held"]), "fresh", "recorded", "fresh", "levels", "levels"]
+    names = [*(4 * ["held"]), "fresh", "recorded", "fresh", "held", "held", "fresh", "leaning"]
+    names += [*(3 * ["levels"]), *(3 * ["quorum"])]
+    assert [name for name, _ in stacks] == names
     assert max(int(size) for name, size in stacks if name in ("held", "fresh")) <= 64, done.stdout
+    assert max(int(size) for name, size in stacks if name == "quorum") <= 1024, done.stdout  # where groups merge: rare
     assert max(int(size) for name, size in stacks if name == "levels") <= 2048, (
         done.stdout
     )  # in a search, which is rare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,42 @@ def test_tables_are_those_of_the_cpu_up_to_their_worlds() -> None:
         assert here.table[name] == there.table[name]
 
 
+def test_tables_have_the_columns_of_sources() -> None:
+    world, lies = "clicks,dim=3,actions=4,sources=3,skew=1,zeta=0.1", "source-promote,liars=1,first=1,begin=3"
+    given: dict[str, Any] = {"attacks": lies, "rounds": 25, "trials": 3, "checkpoints": 25}
+    here, there = (robandit.simulate("greedy", world, device=device, **given) for device in ("cpu", "cuda"))
+    assert here.table.schema == there.table.schema
+    rows = there.table.to_pylist()
+    assert {row["source"] for row in rows} == {0, 1, 2}
+    for last, row in pairwise(rows):
+        assert sum(row["lies_by_source"]) == row["lies"] == row["lies_by_source"][1]  # the others are honest
+        if row["round"] == last["round"] + 1 and row["lies"] > last["lies"]:
+            assert row["source"] == 1 and row["round"] >= 3
+    assert rows[-1]["lies"] > 0
+
+
+def test_worlds_with_sources_are_summed_up_without_them(tmp_path: Path) -> None:
+    run = Run.read(CONFIG | {"environments": [{"name": "clicks", "sources": [0, 2]}], "attacks": ["source-flip"]})
+    held = condense(run)
+    assert held["mean"].shape == (2, 2, 4, 7)
+    save_condensed(tmp_path / "run.npz", held)
+    assert load_condensed(tmp_path / "run.npz", tmp_path / "run.parquet").table.num_rows == 2 * 2 * 3
+
+
 def test_levels_are_counted(tmp_path: Path) -> None:
     table = carry_out(Run.read(CONFIG), tmp_path / "run.parquet").table
     rows = [row for row in table.to_pylist() if row["policy"] == "levels"]
     assert rows and all(len(row["level_use"]) == 5 and sum(row["level_use"]) == row["round"] for row in rows)
     assert max(row["empty"] for row in rows) > 0 and max(row["cascade"] for row in rows) > 0
+
+
+def test_a_quorum_counts_as_on_the_cpu(tmp_path: Path) -> None:
+    config = {**CONFIG, "policies": ["quorum"]}
+    whole = carry_out(Run.read(config), tmp_path / "whole.parquet").table
+    assert whole == carry_out(Run.read(config), tmp_path / "cut.parquet", engine=Engine(batch=2)).table
+    there = carry_out(Run.read({**config, "device": "cpu"}), tmp_path / "cpu.parquet").table
+    assert whole.schema.names == there.schema.names
+    assert whole["votes"] == there["votes"] and {"doubted", "dismissed"} <= set(whole.schema.names)
 
 
 def test_policies_see_the_same_worlds(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,7 +22,9 @@ from robandit.lab.attacks import (
     NoAttack,
     OracleTarget,
     RandomFlips,
+    SourceNoise,
     Stealth,
+    SuppressBest,
     TopN,
 )
 from robandit.lab.environments import (
@@ -39,6 +41,7 @@ from robandit.lab.environments import (
     PerActionNoise,
     UnitBall,
 )
+from robandit.lab.oracles import OFULToldLiars
 from robandit.lab.protocol import MakePolicy, Scenario, Trace, checkpoints, simulate, simulate_each
 from robandit.policies import Decision, Policy, radius
 from robandit.streams import ENVIRONMENT, Draws
@@ -563,3 +566,45 @@ def test_policies_that_share_their_worlds_play_as_each_would_alone() -> None:
             assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
         assert alone.info.keys() == found.info.keys()
         assert all((alone.info[name] == found.info[name]).all() for name in alone.info)
+
+
+@dataclass(kw_only=True)
+class Counted(Stealth):
+    """Counts how often it is asked for its lies."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def corrupt(self, offer: Offer) -> Any:
+        self.calls.append(offer.round)
+        return super().corrupt(offer)
+
+
+@dataclass(kw_only=True)
+class Watchful(Counted):
+    """Looks at what is played."""
+
+    def observe(self, offer: Offer, played: Any, reward: Any) -> None:
+        """It does nothing with it, but it might."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "world", "asked"),
+    [
+        (Counted, Fresh(dim=3, actions=4), 1),
+        (Watchful, Fresh(dim=3, actions=4), 3),
+        (Counted, ChangingSets(dim=3), 3),  # sets of no fixed size
+        (Counted, Fresh(dim=3, actions=4, sources=5), 1),
+    ],
+)
+def test_attacks_that_see_only_what_is_offered_are_asked_once_for_all(kind: Any, world: Any, asked: int) -> None:
+    attacks = [kind(budget=9.0), SuppressBest(budget=0.5), ContextAttack(budget=4.0), SourceNoise(budget=3.0)]
+    scenarios = [Scenario(world, attack, [0, 1]) for attack in attacks]
+    settings: dict[str, Any] = {"scenarios": scenarios, "rounds": 35, "seed": 4}
+    makers: list[MakePolicy] = [OFUL, OFULToldLiars, partial(MultiLevelWeightedOFUL, radius_scale=0.01)]
+    together = simulate_each(policies=makers, **settings)
+    rounds = sorted(attacks[0].calls)
+    assert rounds == sorted(asked * list(range(1, 36)))
+    for make, found in zip(makers, together, strict=True):
+        alone = simulate(policy=make, **settings)
+        for one, two in zip(alone[:-1], found[:-1], strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(two).tobytes()

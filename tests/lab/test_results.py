@@ -121,6 +121,7 @@ def test_the_table_is_the_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 1), (7, 1), (64, 1), (7, 2), (64, 2)])
+@pytest.mark.no_cover
 def test_batch_and_workers_change_no_byte(batch: int, workers: int, tmp_path: Path, undisturbed: bytes) -> None:
     path = tmp_path / "run.parquet"
     carry_out(Run.read(CONFIG), path, engine=Engine(workers=workers, batch=batch))
@@ -159,6 +160,7 @@ def test_what_a_kill_leaves_while_the_pieces_are_put_together_is_cleared_up(
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 8])
+@pytest.mark.no_cover
 def test_a_stopped_run_goes_on_and_ends_the_same(
     after: int, tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +376,7 @@ def test_a_file_system_without_links(tmp_path: Path, undisturbed: bytes, monkeyp
         write_file(path, b"other", replace=False)
 
 
+@pytest.mark.no_cover
 def test_a_result_of_format_3_is_still_read_summarised_and_drawn(tmp_path: Path) -> None:
     path = Path(__file__).with_name("data") / "format-3.parquet"
     result = results.read(path)

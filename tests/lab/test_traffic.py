@@ -55,6 +55,10 @@ def test_sources_visit_by_their_shares() -> None:
     np.testing.assert_allclose(np.bincount(seen) / len(seen), world.shares, atol=0.02)
 
 
+def test_a_skew_may_be_an_integer() -> None:
+    assert Fresh(**SIZE, sources=5, skew=1).shares == WORLDS["skewed"].shares  # as `--environment clicks,skew=1` says
+
+
 @pytest.mark.parametrize("settings", [{}, {"noise": "bernoulli", "noise_range": 1.0}, {"mean_delay": 3.0}])
 def test_a_world_is_the_same_with_and_without_sources(settings: dict[str, Any]) -> None:
     plain, sourced = (offers(Synthetic(**SIZE, sources=n, **settings), 2, 300) for n in (0, 4))

@@ -28,6 +28,8 @@ from robandit.logs.evaluate.estimators import (
 )
 from robandit.policies import OFUL, Greedy, Policy
 
+pytestmark = pytest.mark.no_cover  # other tests run these lines, and more quickly
+
 ACTIONS, NOISE = 4, 0.5
 
 # ------------------------------------------------------------------------------------ beside the textbook

@@ -84,13 +84,13 @@ def test_thousands_of_clean_streams_are_seldom_accused(kind: str, delta: float) 
 @pytest.mark.parametrize("kind", ["sources", "signs", "halves", "days", "constant"])
 @pytest.mark.no_cover
 def test_a_tolerance_that_is_too_small_is_caught(kind: str) -> None:
-    assert at_least(accused(kind, 100, 400, 0.05, misspecification=0.4 * ZETA)) > 0.5
+    assert at_least(accused(kind, 100, 250, 0.05, misspecification=0.4 * ZETA)) > 0.5
 
 
 @pytest.mark.parametrize("kind", ["linear", "clicks", "constant clicks"])
 @pytest.mark.no_cover
 def test_a_radius_that_is_too_small_is_caught(kind: str) -> None:
-    assert at_least(accused(kind, 100, 400, 0.05, radius_scale=0.25)) > 0.05
+    assert at_least(accused(kind, 100, 250, 0.05, radius_scale=0.25)) > 0.05
 
 
 def excess(trials: int, delta: float, zeta: float, scale: float = 1.0) -> Array:

@@ -77,6 +77,7 @@ def test_poisoned_hints_change_nothing(ordinary: dict[str, NDArray[Any]], kind: 
     assert_same(ordinary, play(make(), poison(kind)))
 
 
+@pytest.mark.no_cover
 def test_a_restored_policy_has_no_hints_and_goes_on_bit_for_bit(ordinary: dict[str, NDArray[Any]]) -> None:
     def restored(policy: MultiLevelWeightedOFUL, t: int) -> MultiLevelWeightedOFUL:
         return MultiLevelWeightedOFUL.from_state(policy.state()) if t % 13 == 7 else policy
@@ -94,6 +95,7 @@ def test_a_trial_alone_equals_that_trial_in_a_batch(ordinary: dict[str, NDArray[
     np.testing.assert_array_equal(alone["chances"], chances[:, trial])
 
 
+@pytest.mark.no_cover
 def test_the_hints_save_most_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few of the levels that are found to be empty need more than a direction of an earlier round."""
     found: dict[str, int] = {"separated": 0, "separators": 0}

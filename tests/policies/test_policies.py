@@ -85,30 +85,29 @@ def test_one_ellipsoid_policies_play_as_transcribed(name: str) -> None:
     assert policy.estimate().center == pytest.approx(reference.whole.mu, rel=1e-9, abs=1e-12)
 
 
-MULTI_LEVEL = {
-    "theory": ({}, 200),
-    "scale 0.03": ({"radius_scale": 0.03}, 250),
-    "scale 0.01": ({"radius_scale": 0.01, "delta": 0.2}, 250),
-    "scale 0.003": ({"radius_scale": 0.003}, 250),
-    "scale 0.001, cascading": ({"radius_scale": 0.001, "regularization": 0.5}, 200),
-    "floor": ({"radius_scale": 0.005, "sigma_floor": 0.15}, 200),
+MULTI_LEVEL: dict[str, dict[str, Any]] = {
+    "theory": {},
+    "scale 0.03": {"radius_scale": 0.03},
+    "scale 0.01": {"radius_scale": 0.01, "delta": 0.2},
+    "scale 0.003": {"radius_scale": 0.003},
+    "scale 0.001, cascading": {"radius_scale": 0.001, "regularization": 0.5},
+    "floor": {"radius_scale": 0.005, "sigma_floor": 0.15},
 }
 
 
 @pytest.mark.parametrize("name", MULTI_LEVEL)
 @pytest.mark.no_cover
 def test_multi_level_plays_as_transcribed(name: str) -> None:
-    settings, rounds = MULTI_LEVEL[name]
-    check_multi_level(settings, rounds, seed=21)
+    check_multi_level(MULTI_LEVEL[name], rounds=120, lies=75, seed=21)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MULTI_LEVEL)
 def test_multi_level_plays_as_transcribed_for_long(name: str) -> None:
-    check_multi_level(MULTI_LEVEL[name][0], rounds=3000, seed=22)
+    check_multi_level(MULTI_LEVEL[name], rounds=3000, lies=150, seed=22)
 
 
-def check_multi_level(settings: dict[str, Any], rounds: int, seed: int) -> None:
+def check_multi_level(settings: dict[str, Any], rounds: int, lies: int, seed: int) -> None:
     policy = robandit.MultiLevelWeightedOFUL(dim=DIM, noise_range=NOISE, horizon=4000, seed=seed, **settings)
     reference = slow.SlowMultiLevelWeightedOFUL(dim=DIM, noise_range=NOISE, horizon=4000, **settings)
     world, cascades = World(seed), 0
@@ -119,7 +118,7 @@ def check_multi_level(settings: dict[str, Any], rounds: int, seed: int) -> None:
         assert (decision.level + decision.info.cascade, decision.info.empty) == (used, empty), f"round {t}"
         assert values[decision.index] >= values.max() - NEAR_TIE * (1.0 + abs(values.max())), f"round {t}"
         assert decision.value == pytest.approx(values.max(), rel=1e-8, abs=1e-8)
-        reward = world.reward(decision.action, sigma, lies=0.5 if t < 150 else 0.0)
+        reward = world.reward(decision.action, sigma, lies=0.5 if t < lies else 0.0)
         policy.update(decision, reward)
         reference.update(decision.action, reward, sigma, decision.level)
         cascades += decision.info.cascade > 0

@@ -499,6 +499,7 @@ def test_the_log_barrier_step_is_exact_and_sums_to_one(data: st.DataObject) -> N
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=20, deadline=None)
+@pytest.mark.no_cover
 def test_the_log_barrier_step_of_a_batch(seed: int) -> None:
     rng = np.random.default_rng(seed)
     p = 10.0 ** rng.uniform(-9, 0, (50, 5))

@@ -24,7 +24,7 @@ from msgspec import UNSET
 from robandit.service.hub import Hub
 from robandit.service.learning.fold import fold, step
 from robandit.service.learning.kept import first_learner, read_kept
-from robandit.service.learning.learner import Learner
+from robandit.service.learning.learner import Asked, Learner
 from robandit.service.refused import Refused
 from robandit.service.stores.store import Store, events
 from robandit.wire.events import Decided, Event, Forgot, Rewarded
@@ -42,9 +42,10 @@ class Server:
         *options: str,
         port: int | None = None,
         before: Callable[[], None] | None = None,
+        program: Sequence[str] = ("-m", "robandit"),
     ) -> None:
         self.port, self.log = port or free_port(), ""
-        command = [sys.executable, "-m", "robandit", "serve", "--store", str(store), "--port", str(self.port), *options]
+        command = [sys.executable, *program, "serve", "--store", str(store), "--port", str(self.port), *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=before)
         self._wait()
 
@@ -141,15 +142,9 @@ def check_made_as_said(first: BanditSettings, seed: int, log: Sequence[Event]) -
         assert event.made_on is not UNSET and event.made_on <= log.index(event) and event.offered is not None
         while learner.place < event.made_on:
             step(learner, log[learner.place], lambda after: iter(log[after:]))
-        again = learner.decide_in(
-            event.round,
-            id=event.id,
-            now=event.at,
-            actions=event.actions,
-            features=np.frombuffer(event.offered).reshape(-1, first.dim),
-            sigma=None,
-            source=event.source,
-        )
+        features = np.frombuffer(event.offered).reshape(-1, first.dim)
+        asked = Asked(event.actions, features, event.id, event.source)
+        again = learner.decide_in(event.round, asked, event.at)
         assert again == msgspec.structs.replace(event, at=again.at)
 
 

@@ -93,6 +93,7 @@ def test_names_without_end_take_no_more_room(monkeypatch: pytest.MonkeyPatch) ->
     assert msgspec.msgpack.encode(again.plain()) == msgspec.msgpack.encode(tally.plain())
 
 
+@pytest.mark.no_cover
 def test_the_worst_names_take_a_bounded_space() -> None:
     """All that fit, in every second for two hours, and one in every hour of a week before that."""
     tally = Tally()
@@ -175,6 +176,7 @@ def test_decisions_without_exploration_say_nothing() -> None:
     assert UniformSums().report().gain is None
 
 
+@pytest.mark.no_cover
 def test_the_truth_lies_in_the_intervals() -> None:
     """A policy that mostly plays the best of four actions, whose rates are known: over 300 logs."""
     rng, rates, held, better = np.random.default_rng(5), np.array([0.4, 0.2, 0.1, 0.1]), 0, 0

@@ -155,6 +155,7 @@ def transitions(log: list[Event]) -> list[tuple[str, str | None]]:
     return found
 
 
+@pytest.mark.no_cover
 def test_sources_that_are_doubted_and_believed_again_are_news(log: list[Event]) -> None:
     """Each time, and no other time; from a snapshot in the middle, too."""
     learner = folded(log)

@@ -73,6 +73,7 @@ def test_a_doubted_source_is_named_first_with_when_and_how_far(log: list[Event])
     assert first.curve[-1] == pytest.approx(first.weight, abs=0.01)
 
 
+@pytest.mark.no_cover
 def test_the_history_is_the_fold_of_the_log(log: list[Event], tmp_path: Path) -> None:
     """From the beginning, from a snapshot in between, and in a store."""
     whole, half = folded(log), folded(log[:600])

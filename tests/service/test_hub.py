@@ -231,6 +231,7 @@ def test_two_who_look_at_once_get_their_own_answers() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.no_cover
 def test_every_policy_can_serve(policy: str, tmp_path: Path) -> None:
     """The state of every policy is the fold of its log, from the middle as from the beginning."""
     more: dict[str, Any] = {"corruption": 2.0} if policy in ("robust-weighted-oful", "robust-lin-ts") else {}

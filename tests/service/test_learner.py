@@ -6,7 +6,7 @@ from wary import Wary
 
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import POLICIES
-from robandit.service.learning.learner import Learner
+from robandit.service.learning.learner import Asked, Learner
 from robandit.wire.events import Event, Rewarded
 from robandit.wire.types import BanditSettings
 
@@ -42,10 +42,7 @@ def test_decisions_of_any_round_are_learnt_and_watched_in_the_order_of_the_log()
     live, rng = Learner(settings, seed=1), np.random.default_rng(0)
     menus = {round_: rng.uniform(-0.5, 0.5, (3, 2)) for round_ in (7, 3, 900)}
     before = live.digest()
-    made = [
-        live.decide_in(one, id=str(one), now=1.0, actions="abc", features=menus[one], sigma=None, source=None)
-        for one in menus
-    ]
+    made = [live.decide_in(one, Asked("abc", menus[one], str(one)), 1.0) for one in menus]
     assert live.digest() == before and [(one.round, one.made_on) for one in made] == [(7, 0), (3, 0), (900, 0)]
     log: list[Event] = [*made, *(Rewarded(id=str(one), at=2.0, reward=0.1 * one) for one in (900, 3))]
     for event in log:

@@ -26,6 +26,7 @@ def test_a_policy_stops_learning(
 ) -> None:
     """Whoever asked for it hears why; and that its log goes is no damage."""
     monkeypatch.setattr(lessons, "NEAR", 20)
+    monkeypatch.setattr(lessons, "PATIENCE", 60.0)  # whoever asks still waits, on a busy machine too
     monkeypatch.setattr(sql, "PAGE", 50)
     hub, before = Hub(store(tmp_path)), multiprocessing.active_children()
 

@@ -148,6 +148,7 @@ def check(store: str, operators: list[Operator], customers: list[Customer]) -> N
     db.close()
 
 
+@pytest.mark.no_cover
 def test_operators_of_a_service_that_is_killed(tmp_path: Path) -> None:
     store = str(tmp_path / "log.db")
     operators, customers = attack(store, 1, ONE_SERVICE)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from served import check_fold, offer
 
@@ -15,7 +18,7 @@ from robandit.service.hub import Hub
 from robandit.service.refused import Refused
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Item, Snapshot, StoreError
-from robandit.wire.types import BanditSettings, Chosen, Feedback
+from robandit.wire.types import Action, BanditSettings, Choice, Chosen, Feedback
 
 
 class SlowStore(SQLiteStore):
@@ -88,6 +91,36 @@ def test_the_next_group_is_computed_while_the_last_one_syncs(tmp_path: Path) -> 
     asyncio.run(go())
     hub.stop()
     assert len(check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]) == 6
+
+
+def test_decisions_that_run_together_are_those_that_would_run_alone(tmp_path: Path) -> None:
+    """In the order in which they came, also where another job comes in between. One that is refused holds up nobody."""
+    features = np.random.default_rng(1).uniform(-0.5, 0.5, (12, 4, 3))
+    choices = [Choice(actions=[Action(str(i), row) for i, row in enumerate(menu)]) for menu in features.tolist()]
+    choices[4] = Choice(actions=[Action("a", [9.0, 0.0, 0.0])])
+    choices[7] = msgspec.structs.replace(choices[7], decision_id="mine")
+    choices[9] = msgspec.structs.replace(choices[9], source="ads")
+    logs, answers = [], []
+    for together in (True, False):
+        hub = Hub(SQLiteStore(tmp_path / f"{together}.db"), ticks=lambda: 0.0)
+        found: dict[int, Any] = {}
+
+        async def go(hub: Hub = hub, found: dict[int, Any] = found, together: bool = together) -> None:
+            work = asyncio.create_task(hub.work())
+            await hub.create("shop", BanditSettings(dim=3, noise_range=0.5, exploration=0.3), 7)
+            for number, choice in enumerate(choices):
+                hub.decide_soon("shop", choice, partial(found.__setitem__, number))
+                if not together:
+                    await soon(lambda wanted=number: len(found) > wanted)
+            await soon(lambda: len(found) == len(choices))
+            work.cancel()
+
+        asyncio.run(go())
+        events = [msgspec.structs.replace(one, at=0.0, id="") for one in check_fold(hub._store)["shop"]]
+        logs.append(events)
+        answers.append([str(one) if isinstance(one, Exception) else one.index for _, one in sorted(found.items())])
+    assert logs[0] == logs[1] and len(logs[0]) == 11
+    assert answers[0] == answers[1] and "norm" in answers[0][4]
 
 
 def test_a_commit_that_fails_takes_the_next_group_with_it(tmp_path: Path) -> None:

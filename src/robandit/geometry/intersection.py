@@ -56,12 +56,20 @@ class Intersection:
 
         It does if all of the first ellipsoid lies below all of the second in this direction. That takes O(d²).
         """
+        if self.first._kernel is not None:
+            found: Bools = self.first._kernel.separated(np.ascontiguousarray(directions), *self._stored(), _CLEARLY)
+            return found
         width1, width2 = _half_widths(self.first, directions), _half_widths(self.second, directions)
         apart = np.vecdot(directions, self.second.center - self.first.center)
         return apart > (1.0 + _CLEARLY) * (width1 + width2)
 
     def separators(self) -> Floats:
         """Directions (B, d) that separate the two ellipsoids of each pair where the intersection is empty."""
+        if self.first._kernel is not None:
+            found: Floats
+            found, accurate = self.first._kernel.separators(*self._stored())
+            if accurate:
+                return found
         frame = self._frame
         offset = self.second.center - self.first.center - np.matvec(frame.axes, frame.nearest())
         return np.matvec(self.second.precision, offset)
@@ -99,19 +107,20 @@ class Intersection:
 
     def _argmax_compiled(self, batch: Floats) -> tuple[Bools, Floats]:
         """Do the same, up to rounding, by the compiled kernel; it leaves pairs that need singular values to NumPy."""
-        first, second, kernel = self.first, self.second, self.first._kernel
-        rows, center, root, _ = first._stored()
-        rows2, center2, root2, precision2 = second._stored()
-        given = center2, root2, second.precision if precision2 is None else precision2
-        radii = np.ascontiguousarray(first.radius), np.ascontiguousarray(second.radius)
-        along = batch @ first.root
-        mask, best, ended = kernel.intersect(
-            one_set(batch), along, rows, center, root, radii[0], rows2, *given, radii[1], TIE
-        )
+        kernel, along = self.first._kernel, batch @ self.first.root
+        mask, best, ended = kernel.intersect(one_set(batch), along, *self._stored(), TIE)
         hard = np.flatnonzero(ended == kernel.HARD)
         if hard.size:
             mask[hard], best[hard] = self[hard]._argmax(batch[hard])
         return mask, best
+
+    def _stored(self) -> tuple[Any, ...]:
+        """Both batches as the compiled kernels take them, from `Ellipsoid._stored` and the radii."""
+        rows, center, root, _ = self.first._stored()
+        rows2, center2, root2, precision2 = self.second._stored()
+        given = center2, root2, self.second.precision if precision2 is None else precision2
+        radii = np.ascontiguousarray(self.first.radius), np.ascontiguousarray(self.second.radius)
+        return rows, center, root, radii[0], rows2, *given, radii[1]
 
     def _best_first(self, directions: Floats, first: Floats, width1: Floats) -> tuple[Bools, Floats]:
         """`argmax` in general, for directions (B, K, d), given their heights and half-widths in the first ellipsoid.

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from math import inf, sqrt
 from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robandit.arrays import Bools, Floats, Index
+
+Singles: TypeAlias = NDArray[np.float32]
 
 LARGE = 4000
 """Sets of so many numbers, K·d, are large: below, computing all widths afresh is faster."""
@@ -22,6 +26,7 @@ _EPSILON = 4 * np.finfo(float).eps  # times d: what rounding can take from a squ
 _MARGIN = 1e-11  # of ‖a‖² tr Σ⁻¹: more than rounding can take from a squared width in all of these updates
 _SINGLE = 64  # features from which on single precision is worth the conversion
 _SMALLEST, _TINIEST = 1e-10, 1e-12  # within these, squares in single precision neither overflow nor vanish unnoticed
+_ROOM = 2**22  # numbers of a set up to which room is kept to compute in; memory that is new takes as long to get
 _MANY = 32  # candidates that are computed one by one; where there are more, bounds are computed again
 
 
@@ -36,18 +41,29 @@ class WidthBounds:
         self._squares: Floats = np.empty(0)  # (n, K)
         self._margin: Floats = np.empty(0)  # (n, K)
         self._age = 0  # updates
+        self._room = np.empty(0, np.float32)
 
     def of(self, directions: Floats, root: Floats) -> Floats:
         """The bounds (n, K) for these directions: those that are kept, or new ones."""
         if directions is not self._directions or self._age >= _LIFE:
             if directions.flags.writeable:  # a set that is not kept
                 self._directions = None
-                return np.stack([_fresh_bounds(*pair) for pair in zip(directions, root, strict=True)])
+                room = self._room_for(directions[0].size)
+                return np.stack([_fresh_bounds(*pair, room) for pair in zip(directions, root, strict=True)])
             squares = np.stack([_squared_widths(*pair) for pair in zip(directions, root, strict=True)])
             largest = np.vecdot(root, root).sum(axis=-1)[:, None]  # tr Σ⁻¹, at least the largest eigenvalue
             self._squares, self._directions, self._age = squares, directions, 0
             self._margin = _MARGIN * np.vecdot(directions, directions) * largest
         return np.maximum(self._squares + self._margin, 0.0)
+
+    def _room_for(self, numbers: int) -> Singles:
+        """Room for twice so many numbers in single precision, the same in every round."""
+        if len(self._room) >= 2 * numbers:
+            return self._room
+        room = np.empty(2 * numbers, np.float32)
+        if numbers <= _ROOM:
+            self._room = room
+        return room
 
     def renew(self, row: int, root: Floats) -> None:
         """Compute the bounds of one regression again."""
@@ -72,25 +88,26 @@ class WidthBounds:
         self._directions = None
 
 
-def _fresh_bounds(directions: Floats, root: Floats) -> Floats:
+def _fresh_bounds(directions: Floats, root: Floats, room: Singles) -> Floats:
     """Upper bounds (K,) on the squared widths in directions (K, d) that are asked for once."""
     dim, trace = len(root), float(root.ravel().dot(root.ravel()))
     if dim >= _SINGLE and _SMALLEST < trace < 1.0 / _SMALLEST:
-        found = _single_bounds(directions, root, trace)
+        found = _single_bounds(directions, root, trace, room)
         if found[found.argmax()] < np.inf:  # not so for NaN, which argmax finds first
             return found
     flat = directions.ravel()
     return _squared_widths(directions, root) + _EPSILON * dim * flat.dot(flat) * trace
 
 
-def _single_bounds(directions: Floats, root: Floats, trace: float) -> Floats:
+def _single_bounds(directions: Floats, root: Floats, trace: float, room: Singles) -> Floats:
     """The same in single precision, which takes half the time.
 
     Rounding a, S, their products and sums moves Sᵀa by at most (d + 2)ε‖a‖‖S‖, and its length by (d + 2)ε of itself.
     """
+    single, along = room[: 2 * directions.size].reshape(2, *directions.shape)
     with np.errstate(over="ignore", invalid="ignore"):
-        single = directions.astype(np.float32)
-        along = single.dot(root.astype(np.float32))
+        np.copyto(single, directions, casting="same_kind")
+        np.dot(single, root.astype(np.float32), out=along)
         widths, sizes = (np.sqrt(np.vecdot(each, each), dtype=float) for each in (along, single))
     error = 2 * (len(root) + 4) * float(np.finfo(np.float32).eps)  # twice as much as can be
     widths += error * (widths + sqrt(trace) * sizes + (1.0 + sqrt(trace)) * _TINIEST)

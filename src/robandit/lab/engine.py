@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from heapq import heapreplace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,6 +38,8 @@ MakeBar: TypeAlias = Callable[..., Any]
 _LARGEST_BATCH = 128  # trials; larger batches are no faster
 _SMALLEST_BATCH = 32  # trials; in smaller batches Python takes most of the time
 _GROUPS_EACH = 8  # groups of tasks for each worker at least, so that all end at about the same time
+_MINUTES = 50_000_000  # rounds of OFUL: what a group may take where that leaves fewer groups
+_WORLD = 0.4  # about what a round of the world takes that a group shares, in rounds of OFUL
 _ROWS_ON_A_GPU = 2_000_000  # of a piece of work: a table of some 300 MB, and more trials than a GPU plays at a time
 _LONG = 20_000  # rounds; in longer runs smaller batches are allowed, so that no piece takes for ever
 
@@ -126,20 +129,40 @@ class Engine:
 
 
 def _groups(tasks: Mapping[int, Task], workers: int) -> list[dict[int, Task]]:
-    """Groups of tasks that share their worlds, the longest first: few and large, but enough for all workers."""
+    """Groups of tasks that share their worlds, the longest first: few and large, but enough for all workers.
+
+    In a run of minutes there is little to lose with a worker: then groups may be larger, if that is expected to end
+    sooner.
+    """
     cost = {number: task.size * find("policies", task.policy.kind).cost for number, task in tasks.items()}
-    most = sum(cost.values()) / (_GROUPS_EACH * workers)
+    worlds = {number: repr(task.scenarios) for number, task in tasks.items()}
+    smallest = sum(cost.values()) / (_GROUPS_EACH * workers)
+    caps = [smallest, *(smallest * larger for larger in (2, 4, _GROUPS_EACH) if smallest * larger <= _MINUTES)]
+
+    def effort(groups: Sequence[Sequence[int]]) -> float:
+        """The expected time of the run, and of all workers together if all were busy to the end."""
+        each = [sum(cost[number] for number in group) + _WORLD * tasks[group[0]].size for group in groups]
+        busy = [0.0] * workers
+        for seconds in each:
+            heapreplace(busy, busy[0] + seconds)
+        return max(busy) + sum(each) / workers
+
+    found = min((_up_to(cap, cost, worlds) for cap in caps), key=effort)
+    return [{number: tasks[number] for number in group} for group in found]
+
+
+def _up_to(most: float, cost: Mapping[int, float], worlds: Mapping[int, str]) -> list[list[int]]:
+    """The numbers of tasks in groups that share their worlds and cost up to so much, the longest first."""
     found: list[list[int]] = []
     open_groups: dict[str, list[int]] = {}
-    for number in sorted(tasks, key=lambda number: -cost[number]):
-        worlds = repr(tasks[number].scenarios)
-        group = open_groups.get(worlds)
+    for number in sorted(cost, key=lambda number: -cost[number]):
+        group = open_groups.get(worlds[number])
         if group is None or sum(cost[other] for other in group) + cost[number] > most:
-            group = open_groups[worlds] = []
+            group = open_groups[worlds[number]] = []
             found.append(group)
         group.append(number)
     found.sort(key=lambda group: -sum(cost[number] for number in group))
-    return [{number: tasks[number] for number in group} for group in found]
+    return found
 
 
 def _extra(module: str, extra: str) -> Any:

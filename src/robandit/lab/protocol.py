@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robandit.arrays import Bools, Floats, Ints
 from robandit.inputs import integer
-from robandit.lab.attacks import Adversary, Attack, Plot
+from robandit.lab.attacks import Adversary, Attack, Attackers, Plot
 from robandit.lab.environments import NEVER, Environment, Offer, side_by_side
 from robandit.monitor.monitor import CorruptionMonitor
 from robandit.policies import Decision, Policy
@@ -137,17 +137,28 @@ def simulate_each(
     played = [s._replace(environment=s.environment.facing(s.attack)) for s in scenarios]
     _check_alike(played)
     at = checkpoints(rounds) if at is None else at
-    lanes = [Lane(policy, played, rounds, seed, at, monitor, watch) for policy in policies]
+    common = _in_common(played, seed) if len(policies) > 1 else None
+    lanes = [Lane(policy, played, rounds, seed, at, monitor, watch, common) for policy in policies]
     world = world_of(played, seed)
     for done in range(0, rounds, _BLOCK):
         block = list(islice(world, min(_BLOCK, rounds - done)))  # steps 1 and 2 of the protocol
         for lane in lanes:  # one after the other, so that what each knows stays in the processor's cache
             for offer, parts in block:
                 lane.play(offer, parts)
+        if common is not None:
+            common.forget()
         t = done + len(block)
         if progress is not None and (t % 256 == 0 or t == rounds):
             progress((t - 1) % 256 + 1)
     return [lane.record.trace() for lane in lanes]
+
+
+def _in_common(scenarios: Sequence[Scenario], seed: int) -> Attackers | None:
+    """The attacks, for all policies together, if what they want has nothing to do with what is played."""
+    if scenarios[0].environment.set_size is None:
+        return None  # an infinite set is narrowed to what each policy has played
+    found = Attackers([(s.attack, s.environment, s.trials) for s in scenarios], seed, common=True)
+    return found if found.oblivious else None
 
 
 class Lane:
@@ -162,9 +173,10 @@ class Lane:
         at: Ints,
         monitor: Monitor,
         watch: Watch | None,
+        common: Attackers | None = None,
     ) -> None:
         self.policy = prepare(policy, scenarios, rounds, seed)
-        self.adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed)
+        self.adversary = Adversary([(s.attack, s.environment, s.trials) for s in scenarios], seed, common)
         self.monitor, self._watch = _watchman(monitor, scenarios), watch
         self._mail = Mail(self.policy)
         self._told = bool(getattr(self.policy, "told_liars", False))
@@ -330,9 +342,9 @@ class Record:
 
     def note(self, offer: Offer, decision: Decision) -> None:
         """Add a round."""
-        menu = offer.menu
-        self._regret += menu.best - offer.mean_of(decision.index, decision.action)
-        self._reward += offer.reward_of(decision.index, decision.action)
+        menu, mean = offer.menu, offer.mean_of(decision.index, decision.action)
+        self._regret += menu.best - mean
+        self._reward += offer.reward_of(decision.index, decision.action, mean)
         np.minimum(self._smallest, menu.gap, out=self._smallest)
         if self._levels.size:
             self._levels[self._rows, decision.level - 1] += 1

@@ -132,7 +132,7 @@ class SetReader:
 
     def _checked(self, array: Floats) -> Floats:
         offered = self._batched(array)
-        _check_norms(offered, self._bound)
+        check_norms(offered, self._bound)
         return offered
 
     def _batched(self, array: Floats) -> Floats:
@@ -155,11 +155,11 @@ def read_action(action: ArrayLike, *, dim: int, batch: int, single: bool, bound:
         raise ValueError(f"the decision's action has shape {array.shape}: it is not one of this policy's")
     array = array.reshape(batch, dim)
     if not (single and array[0].dot(array[0]) <= bound * bound):
-        _check_norms(array[:, None, :], bound)
+        check_norms(array[:, None, :], bound)
     return array
 
 
-def _check_norms(actions: Floats, bound: float) -> None:
+def check_norms(actions: Floats, bound: float) -> None:
     """Refuse actions (B, K, d) that are not finite or too long."""
     squares = np.vecdot(actions, actions)
     if squares.item(squares.argmax()) <= (bound * (1.0 + _SLACK)) ** 2:  # not so for NaN, which argmax finds first

@@ -32,7 +32,7 @@ from robandit.wire.activity import ActivityReport
 from robandit.wire.alarms import Acknowledgement, AcknowledgementMade
 from robandit.wire.changes import Change, ChangeMade, ChangeWaits, Deleted
 from robandit.wire.cuts import CutMade, CutWaits
-from robandit.wire.events import Erased, encode
+from robandit.wire.events import Erased, pack
 from robandit.wire.forgetting import ForgetMade, ForgetWaits
 from robandit.wire.imports import HistoryRow, ImportDone
 from robandit.wire.types import (
@@ -132,8 +132,10 @@ class Hub:
                 done(result)
 
         if name in self.bandits:
-            queue, decide = self._deciding(self.bandits[name])
-            queue.submit(partial(decide, choice), heard)
+            bandit = self.bandits[name]
+            queue, decide = self._deciding(bandit)
+            together = None if queue is self._lanes.stale else self._changes.together(bandit, choice)
+            queue.submit(partial(decide, choice), heard, together)
         else:
             self._decide_later(name, choice, done)
 
@@ -326,7 +328,7 @@ class Hub:
         return reports.gauges(len(self.bandits), self._lanes)
 
     def log(self, name: str, begins: int | None = None) -> AsyncIterator[list[bytes]]:
-        """A bandit's log so far, some events at a time, as `encode` writes them. Where it was cut, the decisions come
+        """A bandit's log so far, some events at a time, as `pack` writes them. Where it was cut, the decisions come
         first that were open then. If it begins after another place than ``begins``, or is cut meanwhile, this breaks
         off."""
         bandit = self.bandits.named(name)
@@ -363,7 +365,7 @@ class Hub:
     def _decisions(self, bandit: LiveBandit, ids: Sequence[str]) -> list[bytes]:
         """Decisions that stay although the log was cut after them."""
         found = [self.bandits.find(bandit, id, final=False) for id in ids]  # noqa: A001
-        return [encode(event) for event in found if event is not None]
+        return [pack(event) for event in found if event is not None]
 
     async def backup(self, path: Path) -> None:
         """Copy the whole store into a new file, while requests are served in between."""

@@ -178,5 +178,22 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    """Read what `encode` wrote."""
-    return _DECODER.decode(data)
+    """Read what `encode` or `pack` wrote."""
+    line, _, offered = data.partition(b"\n")
+    event = _DECODER.decode(line)
+    return msgspec.structs.replace(event, offered=offered) if offered else event
+
+
+def pack(event: Event) -> bytes:
+    """Write an event as stores keep it: as `encode` does, but the features on offer as they are, after a line feed.
+
+    JSON has no line feed of its own here. As text, they would take a third more room, and twice the time.
+    """
+    if not isinstance(event, Decided) or event.offered is None:
+        return _ENCODER.encode(event)
+    return b"%b\n%b" % (_ENCODER.encode(msgspec.structs.replace(event, offered=None)), event.offered)
+
+
+def as_line(data: bytes) -> bytes:
+    """What `encode` writes of an event that `pack` wrote."""
+    return encode(decode(data)) if b"\n" in data else data

@@ -1,7 +1,7 @@
 """The attacks, one file each, the adversary that runs them, and the ledger of what they spend."""
 
 from robandit.lab.attacks.ace import ACE
-from robandit.lab.attacks.adversary import Adversary, Plot
+from robandit.lab.attacks.adversary import Adversary, Attackers, Plot
 from robandit.lab.attacks.base import Attack, Flips, Targeted
 from robandit.lab.attacks.bots import Bots
 from robandit.lab.attacks.bursts import Bursts
@@ -72,6 +72,7 @@ __all__ = [
     "PLAYED",
     "Adversary",
     "Attack",
+    "Attackers",
     "Bots",
     "Bursts",
     "BySource",

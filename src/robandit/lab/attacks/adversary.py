@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from robandit.arrays import Bools, Floats, Index, count_to
 from robandit.geometry.regions import Region
 from robandit.lab.attacks.base import Attack
+from robandit.lab.attacks.by_source import BySource
 from robandit.lab.attacks.ledger import Ledger
 from robandit.lab.environments import Environment, Offer
 from robandit.policies import Decision
@@ -28,16 +29,69 @@ class Plot(NamedTuple):
     """The distance by which the features of every action were moved, (B, K). None if none were."""
 
 
-class Adversary:
-    """Several attacks, each given as (attack, environment, trial numbers) and run on its own part of a batch."""
+Assault: TypeAlias = tuple[Attack, Environment, Sequence[int]]
+"""An attack, the environment that it is in, and the numbers of its trials."""
 
-    def __init__(self, attacks: Sequence[tuple[Attack, Environment, Sequence[int]]], seed: int) -> None:
+
+class Attackers:
+    """The attacks of a batch, each run on its own part of it.
+
+    Adversaries can have them in common if they are `oblivious`: then they are asked once in each round, and what they
+    answer is kept until `forget`.
+    """
+
+    def __init__(self, attacks: Sequence[Assault], seed: int, common: bool = False) -> None:
         sizes = [len(trials) for _, _, trials in attacks]
         ends = np.cumsum(sizes).tolist()
-        self._rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-        self._attacks = [copy(attack) for attack, _, _ in attacks]
-        for attack, (_, environment, trials) in zip(self._attacks, attacks, strict=True):
+        self.rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self.attacks = [copy(attack) for attack, _, _ in attacks]
+        for attack, (_, environment, trials) in zip(self.attacks, attacks, strict=True):
             attack.start(Draws(seed=seed, trials=trials, who=ATTACK), environment)
+        self._common, self._kept = common, dict[tuple[str, int], Floats | None]()
+
+    @property
+    def oblivious(self) -> bool:
+        """Whether what they want follows from the offers alone. Who owns visitors in another way may remember some."""
+        kinds = [type(attack) for attack in self.attacks]
+        return all(kind.observe is Attack.observe and kind.owns in (Attack.owns, BySource.owns) for kind in kinds)
+
+    def forget(self) -> None:
+        """Drop the answers of earlier rounds."""
+        self._kept.clear()
+
+    def ask(self, what: str, parts: Sequence[Offer], default: Callable[[], Floats]) -> Floats | None:
+        """Ask all attacks to `corrupt` or `disguise`. One that has no answer gets ``default``; None if none has any."""
+        if not self._common:
+            return self._asked(what, parts, default)
+        key = what, parts[0].round
+        if key not in self._kept:
+            self._kept[key] = self._asked(what, parts, default)
+        return self._kept[key]
+
+    def _asked(self, what: str, parts: Sequence[Offer], default: Callable[[], Floats]) -> Floats | None:
+        answers = [getattr(attack, what)(part) for attack, part in zip(self.attacks, parts, strict=True)]
+        if all(answer is None for answer in answers):
+            return None
+        whole = default()
+        for attack, answer, rows in zip(self.attacks, answers, self.rows, strict=True):
+            if answer is None:
+                continue
+            if np.shape(answer) != whole[rows].shape or not np.isfinite(answer).all():
+                raise ValueError(
+                    f"{type(attack).__name__}.{what} must give finite numbers of shape {whole[rows].shape}, "
+                    f"got shape {np.shape(answer)}: {answer!r:.60}"
+                )
+            whole[rows] = answer
+        return whole
+
+
+class Adversary:
+    """Runs the attacks of a batch. Those that ``common`` holds, if given, are asked in place of its own."""
+
+    def __init__(self, attacks: Sequence[Assault], seed: int, common: Attackers | None = None) -> None:
+        own = Attackers(attacks, seed)
+        self._attacks, self._rows, self._asked = own.attacks, own.rows, common or own
+        sizes = [len(trials) for _, _, trials in attacks]
         budgets = [np.inf if attack.budget is None else attack.budget for attack in self._attacks]
         strong = [attack.strength == "strong" for attack in self._attacks]
         self.ledger = Ledger(
@@ -52,12 +106,12 @@ class Adversary:
         if self.ledger.exhausted or not isinstance(actions, np.ndarray):
             return Plot(actions)  # an infinite set has lies without number; `answer` finds the one that matters
         left, moves, shown = self.ledger.left[:, None], None, actions
-        wanted = self._ask("disguise", parts, actions.copy) if self._disguised else None
+        wanted = self._asked.ask("disguise", parts, actions.copy) if self._disguised else None
         if wanted is not None:
             moves = np.linalg.norm(wanted - actions, axis=2)
             part = np.divide(left, moves, out=np.ones_like(moves), where=moves > left)
             shown, moves = actions + part[:, :, None] * (wanted - actions), part * moves
-        lies = self._ask("corrupt", parts, lambda: np.zeros_like(offer.means))
+        lies = self._asked.ask("corrupt", parts, lambda: np.zeros_like(offer.means))
         if lies is not None:
             limit = left if moves is None else np.maximum(left - moves, 0.0)
             lies = np.minimum(np.maximum(lies, -limit), limit)
@@ -74,9 +128,10 @@ class Adversary:
                 [part.narrowed(decision.action[rows]) for part, rows in zip(parts, self._rows, strict=True)],
             )
             plot, played = self.commit(offer, parts), np.full(len(decision.action), -1)
-        for attack, part, rows in zip(self._attacks, parts, self._rows, strict=True):
-            if type(attack).observe is not Attack.observe:
-                attack.observe(part, played[rows], reward[rows])
+        if self._watched:
+            for attack, part, rows in zip(self._attacks, parts, self._rows, strict=True):
+                if type(attack).observe is not Attack.observe:
+                    attack.observe(part, played[rows], reward[rows])
         if plot.lies is None and plot.moves is None:
             return reward
         amounts = np.zeros_like(offer.means) if plot.lies is None else np.abs(plot.lies)
@@ -92,20 +147,3 @@ class Adversary:
         for attack in self._attacks:
             if not attack.infinite:
                 raise ValueError(f"{type(attack).__name__} needs finite decision sets, and these are infinite")
-
-    def _ask(self, what: str, parts: Sequence[Offer], default: Callable[[], Floats]) -> Floats | None:
-        """Ask all attacks to `corrupt` or `disguise`. One that has no answer gets ``default``; None if none has any."""
-        answers = [getattr(attack, what)(part) for attack, part in zip(self._attacks, parts, strict=True)]
-        if all(answer is None for answer in answers):
-            return None
-        whole = default()
-        for attack, answer, rows in zip(self._attacks, answers, self._rows, strict=True):
-            if answer is None:
-                continue
-            if np.shape(answer) != whole[rows].shape or not np.isfinite(answer).all():
-                raise ValueError(
-                    f"{type(attack).__name__}.{what} must give finite numbers of shape {whole[rows].shape}, "
-                    f"got shape {np.shape(answer)}: {answer!r:.60}"
-                )
-            whole[rows] = answer
-        return whole

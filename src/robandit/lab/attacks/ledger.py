@@ -29,7 +29,10 @@ class Ledger:
         self._budgets: Floats = np.asarray(budgets, dtype=float)
         self._strong: Bools = np.asarray(strong, dtype=bool)
         self._noise_range = noise_range
+        self._overspent = self._budgets * (1.0 + 1e-9)
         self._rows = np.arange(len(self._budgets))
+        # No limit is ∞, as is that on the corruption that an adversary of this kind does not pay for.
+        self._limits = np.where(self._strong, np.inf, self._budgets), np.where(self._strong, self._budgets, np.inf)
         self.c_sup: Floats = np.zeros(len(self._budgets))
         self.c_play: Floats = np.zeros(len(self._budgets))
         self.lies: Ints = np.zeros(len(self._budgets), np.int64)
@@ -42,11 +45,10 @@ class Ledger:
         told = amounts[self._rows, played]
         c_play = self.c_play + told
         spent = np.where(self._strong, c_play, c_sup)
-        if (spent > self._budgets * (1.0 + 1e-9)).any():
+        if (spent > self._overspent).any():
             raise ValueError(f"a budget of {self._budgets[spent.argmax()]} was overspent: {spent.max()}")
         # A lie that takes all that is left may exceed it by a rounding error.
-        self.c_sup = np.where(self._strong, c_sup, np.minimum(c_sup, self._budgets))
-        self.c_play = np.where(self._strong, np.minimum(c_play, self._budgets), c_play)
+        self.c_sup, self.c_play = np.minimum(c_sup, self._limits[0]), np.minimum(c_play, self._limits[1])
         self.lies = self.lies + (told > 0.0)
         self._count()
 

@@ -107,10 +107,10 @@ class Offer:
             return self.menu.means[count_to(len(played)), played]
         return np.vecdot(action, self.menu.parameter)
 
-    def reward_of(self, played: Index, action: Floats) -> Floats:
-        """The clean reward r′_t(a_t) of the actions played, (B,)."""
+    def reward_of(self, played: Index, action: Floats, mean: Floats | None = None) -> Floats:
+        """The clean reward r′_t(a_t) of the actions played, (B,). Their means, if known, save work."""
         noise = self.noise if self.noise.ndim == 1 else self.noise[count_to(len(played)), played]
-        mean = self.mean_of(played, action)
+        mean = self.mean_of(played, action) if mean is None else mean
         return (mean if self.bias is None else mean + self.bias[count_to(len(played)), played]) + noise
 
     def narrowed(self, actions: Floats) -> Offer:

@@ -148,16 +148,24 @@ class Synthetic(Environment):
         """The source of each visitor by round, (B,), and what it honestly adds to the means, (B, K)."""
         if not self.sources:
             return lambda t, menu: (None, None)
-        traffic = Traffic(draw, shares=self.shares, zeta=self.zeta, dim=self.dim)
+        traffic = self.traffic(draw)
 
         def visits(t: int, menu: Menu) -> tuple[Ints, Floats | None]:
             source = traffic.sources(t)
-            bias = traffic.bias(source, menu.actions) if isinstance(menu.actions, np.ndarray) else None
-            if bias is not None and self.noise == "bernoulli":  # the rate of a click stays within 0 and 1
-                bias = np.clip(menu.means + bias, 0.0, 1.0) - menu.means
-            return source, bias
+            return source, self.leaning(traffic, source, menu)
 
         return visits
+
+    def traffic(self, draw: Draws) -> Traffic:
+        """The visitors of a batch of trials. It takes at least one source."""
+        return Traffic(draw, shares=self.shares, zeta=self.zeta, dim=self.dim)
+
+    def leaning(self, traffic: Traffic, source: Ints, menu: Menu) -> Floats | None:
+        """What visitors from these sources honestly add to the means, (B, K). None where all are alike."""
+        bias = traffic.bias(source, menu.actions) if isinstance(menu.actions, np.ndarray) else None
+        if bias is not None and self.noise == "bernoulli":  # the rate of a click stays within 0 and 1
+            bias = np.clip(menu.means + bias, 0.0, 1.0) - menu.means
+        return bias
 
     def _menus(self, draw: Draws) -> Callable[[int], Menu]:
         """The decision sets by round. Entries are uniform on ±1/√d; for rewards of 0 or 1 they are positive."""

@@ -14,7 +14,7 @@ def shares_of(sources: int, skew: float) -> tuple[float, ...]:
     >>> shares_of(4, 0.0)
     (0.25, 0.25, 0.25, 0.25)
     """
-    sizes = np.arange(1, sources + 1) ** -skew
+    sizes = np.arange(1.0, sources + 1.0) ** -skew
     return tuple((sizes / sizes.sum()).tolist()) if sources else ()
 
 
@@ -24,7 +24,8 @@ class Traffic:
     def __init__(self, draw: Draws, *, shares: tuple[float, ...], zeta: float, dim: int) -> None:
         self._visitors = draw.uniform()
         lean = draw.normal(len(shares), dim).at(0)
-        self._leans = zeta * lean / np.linalg.norm(lean, axis=2, keepdims=True)  # (B, G, d)
+        self.leans: Floats = zeta * lean / np.linalg.norm(lean, axis=2, keepdims=True)
+        """The lean of each source, (B, G, d)."""
         self._ends, self._rows, self._differ = np.cumsum(shares)[:-1], np.arange(len(draw)), zeta > 0.0
 
     def sources(self, t: int) -> Ints:
@@ -33,4 +34,4 @@ class Traffic:
 
     def bias(self, source: Ints, actions: Floats) -> Floats | None:
         """What visitors from these sources add to the mean of each action, (B, K): at most ζ if no norm exceeds 1."""
-        return np.matvec(actions, self._leans[self._rows, source]) if self._differ else None
+        return np.matvec(actions, self.leans[self._rows, source]) if self._differ else None

@@ -22,6 +22,7 @@ from robandit.errors import ConfigError
 from robandit.files import save_file
 from robandit.lab.gpu.launch import COLUMNS, Device, Played, play, whole
 from robandit.lab.gpu.plan import CPU, plan
+from robandit.lab.gpu.quorum import most_lanes
 from robandit.lab.plan import Run, make_policy, make_scenario
 from robandit.lab.protocol import Scenario, checkpoints
 from robandit.lab.tails import LEVELS, number_of_worst
@@ -41,9 +42,10 @@ def condense(run: Run, progress: Callable[[int], object] | None = None) -> Conde
     for policy, (world, attack) in product(run.policies, product(run.environments, run.attacks)):
         scenario = Scenario(*make_scenario(world, attack), range(run.trials))
         what = plan(make_policy(policy), scenario, run.rounds, run.seed)
-        chunks = [range(first, min(first + _LANES, run.trials)) for first in range(0, run.trials, _LANES)]
+        lanes = _LANES if what.quorum is None else most_lanes(what.quorum, _LANES)
+        chunks = [range(first, min(first + lanes, run.trials)) for first in range(0, run.trials, lanes)]
         parts = [play(what, chunk, run.rounds, run.seed, at, device) for chunk in chunks]
-        kept = summed_up(whole(parts, device), device)
+        kept = summed_up(whole(parts, device)[:, : len(COLUMNS)], device)
         kept |= _climbed(parts, what.policy_kind.levels, device)
         for name, values in kept.items():
             found.setdefault(name, []).append(values)

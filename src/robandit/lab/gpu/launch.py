@@ -16,13 +16,16 @@ import numpy as np
 from robandit.arrays import Floats, Ints
 from robandit.errors import ConfigError, install
 from robandit.lab.gpu.plan import POINT, UNIT, Plan, PolicyKind, plan
+from robandit.lab.gpu.quorum import COUNTS, VOTE_REGISTERS, quorum_state, spans
+from robandit.lab.gpu.worlds import ends_of
 from robandit.lab.protocol import MakePolicy, Scenario, Trace
 from robandit.streams import ENVIRONMENT
 
 COLUMNS = ("regret", "reward", "c_sup", "c_play", "lies", "gap", "smallest_gap")
-"""What the kernels write down at each checkpoint, in this order."""
+"""What the kernels write down at each checkpoint, in this order; in worlds with sources, the visitor's and the lies in
+the name of each come after these."""
 _COUNTS = 32  # as in kernels.levels
-_EXTRA = 4  # numbers of a recorded round beside its decision set and its noise: σ, the coin, the place, the reward
+_EXTRA = 5  # numbers of a recorded round beside its set and its noise: σ, the coin, the place, the reward, the source
 
 
 class Device(NamedTuple):
@@ -62,15 +65,16 @@ class Played(NamedTuple):
     """What a launch leaves on the device."""
 
     columns: Any
-    """(checkpoints, `COLUMNS`, B), in float32."""
+    """(checkpoints, columns, B), in float32: `COLUMNS`, and those of the sources."""
     record: Any
     """Every round, (B, rounds, numbers), if the plan asks for it."""
     used: Any
-    """Empty sets, the rounds of each level and steps of the cascade, (checkpoints, B, 32), of a policy with levels."""
+    """What a policy counts, (checkpoints, B, numbers): `quorum.COUNTS`, or for a policy with levels empty sets, the
+    rounds of each level and steps of the cascade."""
 
 
 def whole(parts: Sequence[Played], device: Device) -> Any:
-    """The columns of all trials, (checkpoints, `COLUMNS`, B), which must have been written."""
+    """The columns of all trials, (checkpoints, columns, B), which must have been written."""
     columns = device.torch.cat([part.columns for part in parts], 2)
     if bool(columns.isnan().any()):
         raise RuntimeError("a kernel left some results unwritten; leave out --device, and please report this")
@@ -85,7 +89,7 @@ def key_of(seed: int) -> int:
 def play(what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device) -> Played:
     """Play consecutive ``trials`` of a plan, and keep the columns at the rounds ``at``."""
     found, launches = prepare_launches(what, trials, rounds, seed, at, device)
-    records = [launch() for launch in launches]
+    records = [record for launch in launches if (record := launch()) is not None]
     return found._replace(record=device.torch.cat(records, 1)) if what.world_kind.record else found
 
 
@@ -93,9 +97,13 @@ def prepare_launches(
     what: Plan, trials: Sequence[int], rounds: int, seed: int, at: Ints, device: Device
 ) -> tuple[Played, list[Callable[[], Any]]]:
     """Put on the device what `play` needs. Gives where the columns will be, and the launches to make, in order."""
-    out = device.filled((len(at), len(COLUMNS), len(trials)), np.nan)
+    more_columns = what.world_kind.sources + 1 if what.world_kind.sources else 0
+    out = device.filled((len(at), len(COLUMNS) + more_columns, len(trials)), np.nan)
     held = [*_inputs(what, trials, seed, at, device), *_start(what, len(trials), device)]
     places = key_of(seed), trials[0], len(trials)
+    if what.quorum is not None:
+        used, launches = _quorum_launches(what, out, held, places, rounds, at, device)
+        return Played(out, None, used), launches
     used, more = (None, []) if what.levels is None else _level_state(what, len(trials), len(at), device)
     return Played(out, None, used), [
         partial(_launch, what, out, held, (*places, *phase), more, kernel, device)
@@ -120,6 +128,33 @@ def _level_state(what: Plan, lanes: int, looks: int, device: Device) -> tuple[An
     return used, [*radii, store, centers, shelf, used]
 
 
+def _quorum_launches(
+    what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], rounds: int, at: Ints, device: Device
+) -> tuple[Any, list[Callable[[], Any]]]:
+    """The counts of a quorum, and its launches: rounds, a vote, rounds, …"""
+    from robandit.lab.gpu.kernels.quorum import play_quorum_fresh, play_quorum_held
+
+    assert what.quorum is not None
+    used, more = quorum_state(what.quorum, places[2], len(at), device)
+    found: list[Callable[[], Any]] = []
+    for begin, end, votes in spans(rounds, what.fresh):
+        kernel = play_quorum_fresh if end <= what.fresh else play_quorum_held
+        phase = int(np.count_nonzero(at < begin)), begin, end
+        found.append(partial(_launch, what, out, held, (*places, *phase), [used, *more], kernel, device))
+        if votes:
+            found.append(partial(_vote, what, held, more, places[2], end))
+    return used, found
+
+
+def _vote(what: Plan, held: Sequence[Any], more: Sequence[Any], lanes: int, end: int) -> None:
+    """Let all trials vote after a round."""
+    from robandit.lab.gpu.kernels.votes import vote
+
+    assert what.quorum is not None
+    kinds = what.world_kind, what.quorum.kind
+    vote[(lanes,)](*held[8:10], end, *more, *kinds, num_warps=1, maxnreg=VOTE_REGISTERS)
+
+
 def _launch(
     what: Plan, out: Any, held: Sequence[Any], places: tuple[int, ...], more: Sequence[Any], kernel: Any, device: Device
 ) -> Any:
@@ -127,7 +162,8 @@ def _launch(
     kind, lanes, begin, end = what.world_kind, places[2], *places[-2:]
     shape = (lanes, end + 1, kind.tall * (kind.wide + 1) + _EXTRA) if kind.record else (1,)
     record = device.filled(shape, np.nan)
-    kernel[(lanes,)](out, record, *held, *places, *more, kind, what.policy_kind, num_warps=1, maxnreg=what.registers)
+    constants = (kind, what.policy_kind) if what.quorum is None else (kind, what.policy_kind, what.quorum.kind)
+    kernel[(lanes,)](out, record, *held, *places, *more, *constants, num_warps=1, maxnreg=what.registers)
     return record[:, begin : end + 1] if kind.record else None
 
 
@@ -148,26 +184,37 @@ def _phases(what: Plan, rounds: int, at: Ints) -> list[tuple[Any, int, int, int]
 
 def _inputs(what: Plan, trials: Sequence[int], seed: int, at: Ints, device: Device) -> list[Any]:
     """The arrays that kernels read, in the order of their parameters."""
-    kind, lanes = what.world_kind, len(trials)
-    parameters = np.zeros((lanes, kind.wide))
-    parameters[:, : kind.dim] = what.environment.parameters(_BulkDraws(seed, trials))(0)  # type: ignore[arg-type]
+    lanes = len(trials)
     offsets, thresholds = np.zeros(lanes), np.full(lanes, what.threshold)
     if what.by_corruption is not None:
         offsets, thresholds = what.by_corruption(_rehearse(what, trials, seed, device))
-    floats = [what.world, what.learner]
+    floats = [[*what.world, *ends_of(what.environment)], what.learner]
     return [
         *(device.array(numbers, "float32") for numbers in floats),
         device.array(what.when, "int8"),
-        *(device.array(numbers, "float32") for numbers in (what.radii, offsets, thresholds, parameters)),
+        *(
+            device.array(numbers, "float32")
+            for numbers in (what.radii, offsets, thresholds, _truth(what, trials, seed))
+        ),
         device.array([*at, 0], "int32"),
     ]
 
 
+def _truth(what: Plan, trials: Sequence[int], seed: int) -> Floats:
+    """μ* of each trial and the leans of its sources, padded with zeros, (B, 1 + leans, wide)."""
+    kind, draw = what.world_kind, _BulkDraws(seed, trials)
+    found = np.zeros((len(trials), 1 + kind.leans, kind.wide))
+    found[:, 0, : kind.dim] = what.environment.parameters(draw)(0)  # type: ignore[arg-type]
+    if kind.leans:
+        found[:, 1:, : kind.dim] = what.environment.traffic(draw).leans  # type: ignore[arg-type]
+    return found
+
+
 def _start(what: Plan, lanes: int, device: Device) -> list[Any]:
     """The state before the first round: S, then μ and log det Σ/λ, and the sums in double and single precision."""
-    wide = what.world_kind.wide
-    counts = device.filled((lanes, 2), 0.0)
-    counts[:, 1] = np.inf  # the smallest gap
+    wide, slots = what.world_kind.wide, what.world_kind.slots
+    counts = device.filled((lanes, slots + 1), 0.0)
+    counts[:, slots] = np.inf  # the smallest gap
     root = device.torch.eye(wide, device=device.name) * what.learner.start
     roots = root.repeat(lanes, 1, 1)
     return [roots, device.filled((lanes, 2, wide), 0.0), device.filled((lanes, 4), 0.0, "float64"), counts]
@@ -237,28 +284,30 @@ def simulate_each(
             play(what, scenario.trials, rounds, seed, at, device)
             for what, scenario in zip(plans, scenarios, strict=True)
         ]
-        traces.append(_trace(parts, at, plans[0].policy_kind.levels, device))
+        traces.append(_trace(parts, at, plans[0], device))
     if progress is not None:
         progress(rounds)
     return traces
 
 
-def _trace(parts: Sequence[Played], at: Ints, levels: int, device: Device) -> Trace:
+def _trace(parts: Sequence[Played], at: Ints, what: Plan, device: Device) -> Trace:
     """The trace of what kernels wrote down in some scenarios."""
-    columns = whole(parts, device).cpu().numpy().astype(float)
-    named = dict(zip(COLUMNS, columns.transpose(1, 0, 2), strict=True))
+    columns = whole(parts, device).cpu().numpy().astype(float).transpose(1, 0, 2)
+    named, sources = dict(zip(COLUMNS, columns, strict=False)), columns[len(COLUMNS) :].astype(np.int64)
     shape = named["regret"].shape
-    used = np.zeros((*shape, 0), np.int64)
-    if levels:
+    used, levels, info = np.zeros((*shape, 0), np.int64), what.policy_kind.levels, {}
+    if parts[0].used is not None:
         used = device.torch.cat([part.used[:-1] for part in parts], 1).cpu().numpy().astype(np.int64)
+        names = COUNTS if what.quorum is not None else ("empty", *range(1, levels + 1), "cascade")
+        info = {name: used[:, :, place] for place, name in enumerate(names) if isinstance(name, str)}
     return Trace(
         round=at,
         **{name: values for name, values in named.items() if name != "lies"},
         lies=named["lies"].astype(np.int64),
         updates=np.broadcast_to(at[:, None], shape).copy(),
         proved=np.full(shape, np.nan),
-        source=np.full(shape, -1, np.int64),
-        lies_by_source=np.zeros((*shape, 0), np.int64),
+        source=sources[0] if len(sources) else np.full(shape, -1, np.int64),
+        lies_by_source=sources[1:].transpose(1, 2, 0),
         level_use=used[:, :, 1 : levels + 1],
-        info={"empty": used[:, :, 0], "cascade": used[:, :, levels + 1]} if levels else {},
+        info=info,
     )

@@ -123,7 +123,8 @@ class Endings:
 
     def read(self, page: Sequence[bytes]) -> None:
         """Take in the next events of the log."""
-        for event in map(_SKIM.decode, page):
+        for body in page:
+            event = _SKIM.decode(body.partition(b"\n")[0])  # without what is on offer
             if isinstance(event, _Made):
                 self._open[event.id] = len(self.outcome)
                 self.outcome.append(0)

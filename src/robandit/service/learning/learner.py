@@ -6,15 +6,17 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from secrets import token_urlsafe
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from robandit.arrays import Floats
 from robandit.monitor.monitor import CorruptionMonitor
-from robandit.policies import Policy
+from robandit.policies import Decision, Policy
 from robandit.policies.follow import follow
+from robandit.policies.several import OnOffer, choose_each, goes_together
 from robandit.service.learning.history import History
 from robandit.service.learning.notices import NoticeBoard
 from robandit.service.learning.shadow import Shadow
@@ -55,6 +57,22 @@ RECENT = 512
 """Number of final rewards that are remembered one by one."""
 NO_SOURCE = "(no source)"
 """Source by which the monitor counts traffic that names none."""
+
+
+class Asked(NamedTuple):
+    """A decision that is asked for."""
+
+    actions: Sequence[str]
+    """Ids of the actions on offer."""
+    features: Floats
+    """Their features, (K, d)."""
+    id: str | None = None
+    """The id of the decision; by default, a new one."""
+    source: str | None = None
+    sigma: Sequence[float | None] | None = None
+    """The standard deviation of each action's reward, where somebody says one."""
+    unusual: dict[str, dict[str, int]] | None = None
+    """How many values were clipped, unseen or missing, by column."""
 
 
 class Learner:
@@ -110,6 +128,8 @@ class Learner:
     def _act_by(self, policy: Policy) -> None:
         """Decide by this policy from now on."""
         self.policy: Policy = policy
+        self.many = goes_together(policy)
+        """Whether many small decisions at a time take less than one by one."""
         self._weight = lru_cache(maxsize=64)(policy.weight)
         self.trust = TrustHistory.of(policy)
         self.levels: Counter[int] = Counter()
@@ -122,41 +142,39 @@ class Learner:
 
     # Drawing.
 
-    def decide(
-        self,
-        *,
-        id: str,  # noqa: A002
-        now: float,
-        actions: Sequence[str],
-        features: Floats,
-        sigma: Sequence[float | None] | None,
-        source: str | None,
-        unusual: dict[str, dict[str, int]] | None = None,
-    ) -> Decided:
-        """Draw a decision. Apply it, or throw this learner away: the next draw is another one."""
-        made = self.policy.choose(features, self._spread(sigma), source=source, propensity=True)
+    def decide(self, *, now: float, **asked: Any) -> Decided:
+        """Draw a decision that is `Asked` for. Apply it, or throw this learner away: the next draw is another one."""
+        return self.decide_each([Asked(**asked)], now)[0]
+
+    def decide_each(self, asked: Sequence[Asked], now: float) -> list[Decided]:
+        """Do the same for each of these, one after the other."""
+        offers = [OnOffer(one.features, self._spread(one.sigma), one.source) for one in asked]
+        return [self._event(*one, now) for one in zip(asked, choose_each(self.policy, offers), strict=True)]
+
+    def decide_in(self, round_: int, asked: Asked, now: float) -> Decided:
+        """Draw the decision of a round that nobody else draws. It may be applied after others, and changes nothing."""
+        with self.policy.at_round(round_):
+            return msgspec.structs.replace(self.decide_each([asked], now)[0], made_on=self.place)
+
+    def _event(self, asked: Asked, made: Decision, now: float) -> Decided:
+        """A decision as the log has it."""
         return Decided(
-            id=id,
+            id=asked.id or f"{made.round}-{token_urlsafe(12)}",
             round=made.round,
             at=max(now, self.clock),
-            actions=list(actions),
+            actions=list(asked.actions),
             index=made.index,
             features=made.action.tolist(),
             sigma=made.sigma * self._width,
             level=made.level,
             propensity=made.propensity,
             weight=self._weight(made.sigma),
-            source=source,
-            offered=features.tobytes() if self.settings.exploration > 0 or self.shadows else None,
-            unusual=unusual,
+            source=asked.source,
+            offered=asked.features.tobytes() if self.settings.exploration > 0 or self.shadows else None,
+            unusual=asked.unusual,
         )
 
-    def decide_in(self, round_: int, **asked: Any) -> Decided:
-        """Draw the decision of a round that nobody else draws. It may be applied after others, and changes nothing."""
-        with self.policy.at_round(round_):
-            return msgspec.structs.replace(self.decide(**asked), made_on=self.place)
-
-    def _spread(self, sigma: Sequence[float | None] | None) -> Sequence[float] | float | None:
+    def _spread(self, sigma: Sequence[float | None] | None) -> Any:
         """The standard deviations as the policy takes them; those that nobody sent follow from the declared range."""
         usual = self.settings.noise_range if self.declared is None else self.declared.sigma
         if sigma is None:

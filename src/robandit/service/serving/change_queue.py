@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,10 +28,22 @@ _STOPPING = "the service can't write now; ask again, with the same ids, when it 
 GATHER = 0.002
 """Seconds after which a group is written even if requests keep coming."""
 
+_MOST_ALIKE = 64
+"""Most jobs that run together: others' turn comes after them."""
+
 Run: TypeAlias = Callable[[list[Item]], Any]
 """What a job does. It adds what is to be written to the list that it is given, and returns its result."""
 Done: TypeAlias = Callable[[Any], None]
 """What is told the result of a job, or the exception that it ended with, once all that it wrote is safe."""
+
+
+class Together(NamedTuple):
+    """How a job runs with others that have the same key and come before any other job."""
+
+    key: object
+    run: Callable[[list[Any], list[Item]], list[Any]]
+    """Gives the results for the values of such jobs, of which some may be a `Refused`."""
+    value: Any
 
 
 class Job(NamedTuple):
@@ -37,6 +51,12 @@ class Job(NamedTuple):
 
     run: Run
     done: Done
+    together: Together | None = None
+
+    @property
+    def key(self) -> object:
+        """The same for jobs that can run together."""
+        return self if self.together is None else self.together.key
 
 
 def damaged(error: DamageError) -> Refused:
@@ -61,6 +81,19 @@ class JobGroup:
         except DamageError as error:  # of one event, so that the others can still be served
             result = damaged(error)
         self.answers.append((job.done, result))
+
+    def run_all(self, jobs: Sequence[Job]) -> None:
+        """Run jobs in their order, neighbours together where they can."""
+        for _, some in groupby(jobs, attrgetter("key")):
+            first, *others = some
+            if first.together is None or not others:
+                for job in (first, *others):
+                    self.run(job)
+                continue
+            alike = [first, *others]
+            values = [job.together.value for job in alike if job.together is not None]
+            results = first.together.run(values, self.items)
+            self.answers += zip((job.done for job in alike), results, strict=True)
 
     def answer(self) -> None:
         """Give all answers."""
@@ -95,12 +128,12 @@ class Queue(ABC):
         self.submit(run, partial(_settle, answer))
         return await answer
 
-    def submit(self, run: Run, done: Done) -> None:
+    def submit(self, run: Run, done: Done, together: Together | None = None) -> None:
         """Run a job, and tell ``done`` its result once all that it wrote is safe."""
         if self.broken is not None:
             done(Refused(503, _STOPPING))
             return
-        self._take(Job(run, done))
+        self._take(Job(run, done, together))
         self._wake.set()
 
     def stop(self, why: str) -> None:
@@ -129,8 +162,9 @@ class Queue(ABC):
 class ChangeQueue(Queue):
     """The queue of a store that is ours alone: while one group is being written, jobs run into the next.
 
-    A job that needs to read the store waits until the write is over. All others run when they come, so what they wrote
-    is in the order in which it changed the states.
+    A job that needs to read the store waits until the write is over. Those that can run together wait for each other,
+    until the group is written or another job comes. All others run when they come, so what they wrote is in the order
+    in which it changed the states.
     """
 
     def __init__(self, store: Store, bandits: Bandits) -> None:
@@ -138,15 +172,22 @@ class ChangeQueue(Queue):
         self._store = store
         self._open = JobGroup()
         self._waiting: list[Job] = []  # for the store
+        self._alike: list[Job] = []  # that can run together
         self._thread = ThreadPoolExecutor(1, "commit")
         self._writing: Future[None] | None = None
 
     @property
     def waiting(self) -> int:
-        return len(self._open.answers) + len(self._waiting)
+        return len(self._open.answers) + len(self._alike) + len(self._waiting)
 
     def _take(self, job: Job) -> None:
-        """Run a job now."""
+        """Run a job now, unless it can run with others that come."""
+        if job.together is not None:
+            self._alike.append(job)
+            if len(self._alike) >= _MOST_ALIKE:
+                self._run_alike()
+            return
+        self._run_alike()
         try:
             self._open.run(job)
         except StoreBusyError:
@@ -155,12 +196,22 @@ class ChangeQueue(Queue):
             self._open.answers.append((job.done, None))
             self._break(error)
 
+    def _run_alike(self) -> None:
+        """Run the jobs that waited for others like them."""
+        alike, self._alike = self._alike, []
+        try:
+            self._open.run_all(alike)
+        except Exception as error:
+            self._open.answers += [(job.done, None) for job in alike]
+            self._break(error)
+
     async def work(self) -> None:
         """Write what has run, until something can't be written. From then on nothing is acknowledged."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._gather()
+            self._run_alike()
             if self.broken is not None:
                 break
             group, self._open = self._open, JobGroup()
@@ -182,8 +233,8 @@ class ChangeQueue(Queue):
     async def _gather(self) -> None:
         """Let requests in for as long as they keep coming, and a moment at most: one commit serves all."""
         end, before = perf_counter() + GATHER, 0
-        while len(self._open.answers) > before and perf_counter() < end:
-            before = len(self._open.answers)
+        while len(self._open.answers) + len(self._alike) > before and perf_counter() < end:
+            before = len(self._open.answers) + len(self._alike)
             await asyncio.sleep(0)
 
     async def _write(self, items: Sequence[Item]) -> None:

@@ -11,12 +11,14 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from robandit.geometry.large_sets import LARGE
 from robandit.monitor.certificate import Certificate
 from robandit.service.clock import ServiceClock
-from robandit.service.learning.learner import Learner
+from robandit.service.learning.learner import Asked, Learner
 from robandit.service.refused import Gone, Refused
 from robandit.service.requests.cost import SLICE, check_creation, check_decision, check_watched
 from robandit.service.requests.vectors import Vectors
+from robandit.service.serving.change_queue import Together
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit, StoreBusyError
 from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
@@ -89,6 +91,37 @@ class Changes:
         self._bandits.put(bandit, decided, items)
         return chosen(decided)
 
+    def together(self, bandit: LiveBandit, choice: Choice | ChoiceBlock) -> Together | None:
+        """How this choice is made with others, if that is faster. An id of its own may be known already."""
+        size = (
+            len(choice.features) // 8 if isinstance(choice, ChoiceBlock) else len(choice.actions) * bandit.settings.dim
+        )
+        if choice.decision_id is not None or size >= LARGE or not bandit.learner.many:
+            return None
+        return Together(bandit, partial(self.decide_each, bandit), choice)
+
+    def decide_each(
+        self, bandit: LiveBandit, choices: Sequence[Choice | ChoiceBlock], items: list[Item]
+    ) -> list[Chosen | Refused]:
+        """`decide` for each of these, none of which has an id. What is refused does not hold up the others."""
+        try:
+            check_active(bandit)
+            asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices]
+            made = bandit.learner.decide_each(asked, self._now(bandit))
+        except (Refused, ValueError):  # of one, and nothing has changed
+            return [self._decide_or_refuse(bandit, choice, items) for choice in choices]
+        for decided in made:
+            self._bandits.put(bandit, decided, items)
+        return [chosen(decided) for decided in made]
+
+    def _decide_or_refuse(
+        self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]
+    ) -> Chosen | Refused:
+        try:
+            return self.decide(bandit, choice, items)
+        except Refused as error:
+            return error
+
     def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
         """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the
         store says."""
@@ -115,6 +148,16 @@ class Changes:
         self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str], round_: int | None = None
     ) -> Decided:
         """Choose an action that can be applied: in a round that is reserved, or in the next."""
+        asked, now = self._asked(bandit, choice, names), self._now(bandit)
+        try:
+            if round_ is None:
+                return bandit.learner.decide_each([asked], now)[0]
+            return bandit.learner.decide_in(round_, asked, now)
+        except ValueError as error:
+            raise Refused(422, str(error)) from None
+
+    def _asked(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, names: list[str]) -> Asked:
+        """What a request asks for, if a bandit can decide it."""
         if len(set(names)) < len(names):
             seen: set[str] = set()
             twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -125,19 +168,7 @@ class Changes:
             check_watched([bandit.settings, *watching], len(names))
         sigmas = [] if isinstance(choice, ChoiceBlock) else [action.sigma for action in choice.actions]
         features, unusual = bandit.vectors(choice)
-        learner = bandit.learner
-        try:
-            return (learner.decide if round_ is None else partial(learner.decide_in, round_))(
-                id=choice.decision_id or f"{round_ or learner.policy.rounds + 1}-{secrets.token_urlsafe(12)}",
-                now=self._now(bandit),
-                actions=names,
-                features=features,
-                sigma=sigmas if any(sigmas) else None,
-                source=choice.source,
-                unusual=unusual,
-            )
-        except ValueError as error:
-            raise Refused(422, str(error)) from None
+        return Asked(names, features, choice.decision_id, choice.source, sigmas if any(sigmas) else None, unusual)
 
     def decide_some(self, bandit: LiveBandit, given: Sequence[NamedChoice], items: list[Item]) -> list[Answered]:
         """Make decisions, at least one and as many as one slice has time for, and say what became of each."""

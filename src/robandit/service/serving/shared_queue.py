@@ -78,8 +78,7 @@ class SharedQueue(GroupQueue):
         self.settled.clear()
         try:
             self._bandits.catch_up(news, store, group.items)
-            for job in jobs:
-                group.run(job)
+            group.run_all(jobs)
             if group.items:
                 start = perf_counter()
                 await self._aside(append, store, group.items, self._bandits.snapshots(group.items))

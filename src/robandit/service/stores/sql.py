@@ -27,7 +27,7 @@ from robandit.service.stores.store import (
     Snapshot,
     tombstone,
 )
-from robandit.wire.events import Changed, Erased, Event, decode, encode
+from robandit.wire.events import Changed, Erased, Event, decode, pack
 
 EVENTS = "SELECT bandit, place, kind, id, body, crc FROM events WHERE bandit = ?"
 REMEDY = "restore it from a backup, and see what else `robandit check` finds"
@@ -77,7 +77,7 @@ class Rows(NamedTuple):
 
 def event_row(entry: LogEntry) -> tuple[int, int, int, str, bytes, int]:
     """A row of the table ``events``."""
-    row = entry.bandit, entry.place, KINDS[type(entry.event)], entry.event.id, encode(entry.event)
+    row = entry.bandit, entry.place, KINDS[type(entry.event)], entry.event.id, pack(entry.event)
     return *row, checksum(*row)
 
 

@@ -148,7 +148,7 @@ def _version() -> int:
 
 
 def read_only(path: Path, name: str | None) -> Iterator[bytes]:
-    """Read a bandit's log from a file that no service has open: its events in order, as `encode` writes them.
+    """Read a bandit's log from a file that no service has open: its events in order, as `pack` writes them.
 
     Nothing is written, as `open_calm` says.
     """

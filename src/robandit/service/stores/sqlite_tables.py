@@ -107,7 +107,7 @@ def _add_checksums(db: apsw.Connection, path: str) -> None:
 
 
 def _keep_older_releases_out(db: apsw.Connection, path: str) -> None:
-    """Change nothing but the number: the logs of 2 may hold events that releases of 1 can't read."""
+    """Change nothing but the number: from 2 on, and again from 4 on, logs may hold what older releases can't read."""
 
 
 def _add_beginnings(db: apsw.Connection, path: str) -> None:
@@ -115,7 +115,7 @@ def _add_beginnings(db: apsw.Connection, path: str) -> None:
     db.execute(TABLES["beginnings"])
 
 
-_STEPS = (_add_checksums, _keep_older_releases_out, _add_beginnings)
+_STEPS = (_add_checksums, _keep_older_releases_out, _add_beginnings, _keep_older_releases_out)
 """What makes tables of the next format of those of each format, from 0 on."""
 
 

@@ -30,10 +30,10 @@ KINDS: dict[type, int] = {Decided: 0, Imported: 0, Rewarded: 1, Closed: 1, Prove
 KINDS |= {Acknowledged: 4, Delivered: 5, Cut: 6, Blank: 7, Forgot: 8}
 """Kind of each event. A bandit's log has one event of an id and a kind, and the store itself forbids a second one. So a
 decision, and its reward or default, happens once, whatever the code above the store does."""
-FORMAT = 3
+FORMAT = 4
 """Number of the present format of a store, which the store itself keeps. Format 0 had no checksums. In 1, a log held
-decisions, rewards, defaults and proofs alone. In 2, every log was
-whole. A store of a newer format is refused; an older one is taken over."""
+decisions, rewards, defaults and proofs alone. In 2, every log was whole. In 3, all of an event was JSON. A store of a
+newer format is refused; an older one is taken over."""
 LANES = 8
 """Number of lanes of a shared store. A bandit is in the lane of its number modulo this, and bandits of different lanes
 don't wait for each other. All processes that share a store must agree on it."""
@@ -263,7 +263,7 @@ class Store(Protocol):
         ...
 
     def page(self, bandit: int, after: int) -> list[bytes]:
-        """Up to `PAGE` events after a place of the log, in its order, as `encode` writes them; none at its end.
+        """Up to `PAGE` events after a place of the log, in its order, as `pack` writes them; none at its end.
 
         Large ones are fewer, at least one and about `PAGE_BYTES`: while they are read nobody else is served.
         """

@@ -38,6 +38,7 @@ from robandit.wire.activity import RANGES
 from robandit.wire.alarms import Acknowledgement
 from robandit.wire.changes import Change, ChangeWaits
 from robandit.wire.cuts import CutWaits, CutWanted
+from robandit.wire.events import as_line
 from robandit.wire.forgetting import ForgetWaits, ForgetWanted
 from robandit.wire.imports import History
 from robandit.wire.types import NAME, Batch, Chosen, Creation, Feedback, ManyAnswered, ManyChoices, Outcomes, Problem
@@ -281,7 +282,7 @@ class Service:
         if form != "ndjson":
             raise Refused(422, f"format must be ndjson or parquet, got {form!r}")
         pages = self.hub.log(name)  # which refuses before the answer begins
-        lines = (b"\n".join(page) + b"\n" async for page in pages)
+        lines = (b"\n".join(map(as_line, page)) + b"\n" async for page in pages)
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     async def _parquet(self, request: Request, name: str) -> Response:

@@ -8,6 +8,7 @@ SETS = tl.constexpr(1)
 COINS = tl.constexpr(2)
 TIES = tl.constexpr(3)
 LEVELS = tl.constexpr(4)
+VISITORS = tl.constexpr(5)
 """What a number is for: the last word of Philox's counter."""
 
 

@@ -10,7 +10,21 @@ import triton
 import triton.language as tl
 
 from robandit.lab.gpu.kernels.draws import TIES, decision_set, for_actions, for_round
-from robandit.lab.gpu.kernels.world import BERNOULLI, HIGH, HONEST, LOW, at, book, lies_of, noise_of, standing
+from robandit.lab.gpu.kernels.world import (
+    BERNOULLI,
+    HIGH,
+    HONEST,
+    LOW,
+    at,
+    book,
+    lies_now,
+    lies_of,
+    noise_of,
+    source_of,
+    truth_at,
+    visitor_of,
+    world_of,
+)
 
 UNIT = tl.constexpr(0)
 VARIANCE = tl.constexpr(1)
@@ -74,26 +88,33 @@ def weight_of(policy, threshold, sigma, square, P: tl.constexpr):
 
 
 @triton.jit
-def answer(numbers, means, best, gap, flipped, i, draws, noise, sigma, k, sums, W: tl.constexpr):
+def answer(numbers, world, honest, flipped, i, source, draws, noise, sigma, k, sums, W: tl.constexpr):
     """The reward that the policy is told for action i, and the sums of the trial after the round."""
     regret, earned, c_sup, c_play, told, least = sums
+    means, best, gap, _ = world
     mean = at(means, k, i)
-    reward = mean + (at(noise, k, i) if W.noise == BERNOULLI else noise)
+    expected = at(honest, k, i) if W.leans > 0 else mean
+    reward = expected + (at(noise, k, i) if W.noise == BERNOULLI else noise)
     regret += (best - mean).to(tl.float64)
     earned += reward.to(tl.float64)
     if W.attack != HONEST:
         if flipped != 0:
-            lies = lies_of(numbers, means, best, gap, noise, draws[3], k, W)
-            lie, c_sup, c_play, told = book(numbers, lies, i, c_sup, c_play, told, k, W)
+            lies = lies_of(numbers, world, honest, noise, draws[3], k, W)
+            lie, c_sup, c_play, told = book(numbers, lies, i, source, c_sup, c_play, told, k, W)
             reward += lie
     return reward, (regret, earned, c_sup, c_play, told, tl.minimum(least, gap))
 
 
 @triton.jit
-def write(out, here, lanes, lane, sums, gap):
+def write(out, here, lanes, lane, sums, gap, source, W: tl.constexpr):
     """Write the sums down at a checkpoint, each into its column: (checkpoints, columns, lanes)."""
     regret, earned, c_sup, c_play, told, least = sums
-    place = out + (here.to(tl.int64) * 7) * lanes + lane
+    place = out + (here.to(tl.int64) * (7 if W.sources == 0 else 8 + W.sources)) * lanes + lane
+    if W.sources > 0:
+        slot = tl.arange(0, W.slots)
+        tl.store(place + 7 * lanes, source.to(tl.float32))
+        tl.store(place + (8 + slot) * lanes, told.to(tl.float32), slot < W.sources)
+        told = tl.sum(told, axis=0)
     tl.store(place, regret.to(tl.float32))
     tl.store(place + lanes, earned.to(tl.float32))
     tl.store(place + 2 * lanes, c_sup.to(tl.float32))
@@ -104,20 +125,24 @@ def write(out, here, lanes, lane, sums, gap):
 
 
 @triton.jit
-def look(out, checkpoints, here, t, lanes, lane, sums, gap):
+def look(io, out, checkpoints, here, place, lanes, lane, sums, gap, W: tl.constexpr):
     """Write the sums down if this round is a checkpoint. Gives the number of the next one."""
+    seed, t, trial, _ = place
     due = tl.load(checkpoints + here) == t
     if due:
-        write(out, here, lanes, lane, sums, gap)
+        source = -1
+        if W.sources > 0:
+            source = source_of(io[1], seed, t, trial, W)
+        write(out, here, lanes, lane, sums, gap, source, W)
     return here + due.to(tl.int32)
 
 
 @triton.jit
-def note(record, row, actions, noise, sigma, coin, i, reward, W: tl.constexpr):
+def note(record, row, actions, noise, sigma, coin, i, reward, source, W: tl.constexpr):
     """Keep a round for tests, which replay it: the decision set, the noise, and what was played and told."""
     WIDE: tl.constexpr = W.wide
     TALL: tl.constexpr = W.tall
-    k, base = tl.arange(0, TALL), record + row * (TALL * WIDE + TALL + 4)
+    k, base = tl.arange(0, TALL), record + row * (TALL * WIDE + TALL + 5)
     tl.store(base + k[None, :] * WIDE + tl.arange(0, WIDE)[:, None], actions)
     tl.store(base + TALL * WIDE + k, noise + tl.zeros([TALL], tl.float32))
     tail = base + TALL * WIDE + TALL
@@ -125,23 +150,23 @@ def note(record, row, actions, noise, sigma, coin, i, reward, W: tl.constexpr):
     tl.store(tail + 1, coin)
     tl.store(tail + 2, i.to(tl.float32))
     tl.store(tail + 3, reward)
+    tl.store(tail + 4, source + 0.0 * sigma)
 
 
 @triton.jit
-def settle(io, here, actions, world, i, sums, W: tl.constexpr):
+def settle(io, here, actions, world, visitor, i, sums, W: tl.constexpr):
     """Play action i: its reward, and its noise's σ."""
-    record, numbers, when = io
+    record, numbers, when, _ = io
     seed, t, trial, row = here
-    means, best, gap = world
-    k = tl.arange(0, W.tall)
+    source, honest = visitor
+    k, flipped = tl.arange(0, W.tall), 0
     draws = for_round(seed, t, trial)
-    sigma, noise = noise_of(numbers, means, draws[0], draws[1], draws[2], seed, t, trial, W)
-    flipped = 0
+    sigma, noise = noise_of(numbers, honest, draws[0], draws[1], draws[2], seed, t, trial, W)
     if W.attack != HONEST:
-        flipped = tl.load(when + t)
-    reward, sums = answer(numbers, means, best, gap, flipped, i, draws, noise, sigma, k, sums, W)
+        flipped = lies_now(tl.load(when + t), source, W)
+    reward, sums = answer(numbers, world, honest, flipped, i, source, draws, noise, sigma, k, sums, W)
     if W.record:
-        note(record, row, actions, noise, sigma, draws[3], i, reward, W)
+        note(record, row, actions, noise, sigma, draws[3], i, reward, source, W)
     return sigma, reward, sums
 
 
@@ -165,11 +190,11 @@ def on_fresh_set(io, policy, radius, threshold, here, bounds, parameter, state, 
     spread = tl.dot(root, actions, input_precision=PRECISION)
     estimates = tl.sum(actions * mean[:, None], axis=0)
     squares = tl.sum(spread * spread, axis=0)
-    means = tl.sum(actions * parameter[:, None], axis=0)
-    best, gap = standing(means, k, W)
+    world = world_of(tl.sum(actions * parameter[:, None], axis=0), k, W)
+    visitor = visitor_of(io, here, world[0], actions, W)
     heights = estimates + radius * tl.sqrt(squares)
     i = best_of(heights, seed, t, trial, k, W, P)
-    sigma, reward, sums = settle(io, here, actions, (means, best, gap), i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     v = column_of(spread, k, i)
     square = tl.sum(v * v, axis=0)
     weight = weight_of(policy, threshold, sigma, square, P)
@@ -177,7 +202,7 @@ def on_fresh_set(io, policy, radius, threshold, here, bounds, parameter, state, 
     gain = tl.sum(root * v[:, None], axis=0)
     root -= v[:, None] * (coefficient * gain)[None, :]
     mean += moved * gain
-    return root, mean, growth + tl.log(c), sums, gap
+    return root, mean, growth + tl.log(c), sums, world[2]
 
 
 @triton.jit
@@ -185,9 +210,9 @@ def on_held_set(io, policy, radius, threshold, here, actions, world, state, W: t
     """A round with the set that stays. The state is V (d, K), m and the squared widths (K,), log det Σ, the sums."""
     spread, estimates, squares, growth, sums = state
     seed, t, trial, _ = here
-    k = tl.arange(0, W.tall)
+    k, visitor = tl.arange(0, W.tall), visitor_of(io, here, world[0], actions, W)
     i = best_of(estimates + radius * tl.sqrt(tl.maximum(squares, 0.0)), seed, t, trial, k, W, P)
-    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     v = column_of(spread, k, i)
     square = tl.sum(v * v, axis=0)
     weight = weight_of(policy, threshold, sigma, square, P)
@@ -202,22 +227,33 @@ def on_held_set(io, policy, radius, threshold, here, actions, world, state, W: t
 
 
 @triton.jit
-def load_sums(totals, counts, lane):
-    """The sums of a trial so far, (lanes, 5) and (lanes, 2): regret, reward, C_sup, C_play, lies, the smallest gap."""
+def load_sums(totals, counts, lane, W: tl.constexpr):
+    """The sums of a trial so far: regret, reward, C_sup and C_play, (lanes, 4); lies and the smallest gap.
+
+    These two are (lanes, 2); where there are sources, lies have a slot for each, (lanes, slots + 1).
+    """
     regret, earned = tl.load(totals + lane * 4), tl.load(totals + lane * 4 + 1)
     c_sup, c_play = tl.load(totals + lane * 4 + 2), tl.load(totals + lane * 4 + 3)
-    return regret, earned, c_sup, c_play, tl.load(counts + lane * 2).to(tl.int32), tl.load(counts + lane * 2 + 1)
+    told = tl.load(lies_at(counts, lane, W)).to(tl.int32)
+    return regret, earned, c_sup, c_play, told, tl.load(counts + lane * (W.slots + 1) + W.slots)
 
 
 @triton.jit
-def keep_sums(totals, counts, lane, sums):
+def lies_at(counts, lane, W: tl.constexpr):
+    """Where the lies of a trial are counted; its smallest gap comes after them."""
+    place = counts + lane * (W.slots + 1)
+    return place + tl.arange(0, W.slots) if W.sources > 0 else place
+
+
+@triton.jit
+def keep_sums(totals, counts, lane, sums, W: tl.constexpr):
     """Keep the sums for the launch that goes on."""
     tl.store(totals + lane * 4, sums[0])
     tl.store(totals + lane * 4 + 1, sums[1])
     tl.store(totals + lane * 4 + 2, sums[2])
     tl.store(totals + lane * 4 + 3, sums[3])
-    tl.store(counts + lane * 2, sums[4].to(tl.float32))
-    tl.store(counts + lane * 2 + 1, sums[5])
+    tl.store(lies_at(counts, lane, W), sums[4].to(tl.float32))
+    tl.store(counts + lane * (W.slots + 1) + W.slots, sums[5])
 
 
 @triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end"])
@@ -230,20 +266,21 @@ def play_fresh(
     lane, j = tl.program_id(0), tl.arange(0, WIDE)
     square = lane * WIDE * WIDE + j[:, None] * WIDE + j[None, :]
     offset, threshold = tl.load(offsets + lane), tl.load(thresholds + lane)
-    parameter = tl.load(parameters + lane * WIDE + j)
-    io, bounds = (record, numbers, when), (tl.load(numbers + LOW), tl.load(numbers + HIGH))
+    truth = truth_at(parameters, lane, W)
+    parameter, io = tl.load(truth + j), (record, numbers, when, truth + WIDE)
+    bounds = (tl.load(numbers + LOW), tl.load(numbers + HIGH))
     growth = tl.load(centers + (lane * 2 + 1) * WIDE)
-    sums = load_sums(totals, counts, lane)
+    sums = load_sums(totals, counts, lane, W)
     state = (tl.load(roots + square), tl.load(centers + lane * 2 * WIDE + j), growth, sums, 0.0 * growth)
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
         radius = radius_of(policy, radii, offset, t, state[2], P)
         state = on_fresh_set(io, policy, radius, threshold, place, bounds, parameter, state, W, P)
-        here = look(out, checkpoints, here, t, lanes, lane, state[3], state[4])
+        here = look(io, out, checkpoints, here, place, lanes, lane, state[3], state[4], W)
     tl.store(roots + square, state[0])
     tl.store(centers + lane * 2 * WIDE + j, state[1])
     tl.store(centers + (lane * 2 + 1) * WIDE, state[2])
-    keep_sums(totals, counts, lane, state[3])
+    keep_sums(totals, counts, lane, state[3], W)
 
 
 @triton.jit(do_not_specialize=["seed", "first", "lanes", "here", "begin", "end"])
@@ -257,18 +294,16 @@ def play_held(
     offset, threshold = tl.load(offsets + lane), tl.load(thresholds + lane)
     actions = decision_set(seed, 0 * here, first + lane, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
     root = tl.load(roots + lane * WIDE * WIDE + j[:, None] * WIDE + j[None, :])
-    spread, io = (
-        tl.dot(root, actions, input_precision="ieee"),
-        (record, numbers, when),
-    )  # once: the rounds need registers
-    means = tl.sum(actions * tl.load(parameters + lane * WIDE + j)[:, None], axis=0)
+    spread = tl.dot(root, actions, input_precision="ieee")  # once: the rounds need registers
+    truth = truth_at(parameters, lane, W)
+    means, io = tl.sum(actions * tl.load(truth + j)[:, None], axis=0), (record, numbers, when, truth + WIDE)
     estimates = tl.sum(actions * tl.load(centers + lane * 2 * WIDE + j)[:, None], axis=0)
-    best, gap = standing(means, tl.arange(0, W.tall), W)
-    growth, sums = tl.load(centers + (lane * 2 + 1) * WIDE), load_sums(totals, counts, lane)
+    world = world_of(means, tl.arange(0, W.tall), W)
+    growth, sums = tl.load(centers + (lane * 2 + 1) * WIDE), load_sums(totals, counts, lane, W)
     state = (spread, estimates, tl.sum(spread * spread, axis=0), growth, sums)
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
         radius = radius_of(policy, radii, offset, t, state[3], P)
-        state = on_held_set(io, policy, radius, threshold, place, actions, (means, best, gap), state, W, P)
-        here = look(out, checkpoints, here, t, lanes, lane, state[4], gap)
-    keep_sums(totals, counts, lane, state[4])
+        state = on_held_set(io, policy, radius, threshold, place, actions, world, state, W, P)
+        here = look(io, out, checkpoints, here, place, lanes, lane, state[4], world[2], W)
+    keep_sums(totals, counts, lane, state[4], W)

@@ -23,9 +23,9 @@ def inverse(matrix, j, i, D: tl.constexpr):
     places = tl.arange(0, matrix.shape[0])
     for p in range(D):
         row = tl.sum(tl.where(j == p, matrix, 0.0), axis=0)  # and column, since sweeps keep the matrix symmetric
-        pivot = tl.sum(tl.where(places == p, row, 0.0), axis=0)
+        scale = 1.0 / tl.sum(tl.where(places == p, row, 0.0), axis=0)  # in float64 a zero is slow to divide
         row = tl.where(places == p, -1.0, row)
-        matrix = tl.where((j == p) | (i == p), 0.0, matrix) - row[:, None] * (row / pivot)[None, :]
+        matrix = tl.where((j == p) | (i == p), 0.0, matrix) - row[:, None] * (scale * row)[None, :]
     return -matrix
 
 

@@ -27,7 +27,7 @@ from robandit.lab.gpu.kernels.cascade import (
 )
 from robandit.lab.gpu.kernels.draws import LEVELS, decision_set, four
 from robandit.lab.gpu.kernels.ellipsoid import column_of, keep_sums, load_sums, look, settle, step_of, weight_of
-from robandit.lab.gpu.kernels.world import HIGH, LOW, at, standing
+from robandit.lab.gpu.kernels.world import HIGH, LOW, at, truth_at, visitor_of, world_of
 
 
 @triton.jit
@@ -109,14 +109,15 @@ def on_fresh_set(io, policy, radii, memory, here, bounds, parameter, state, W: t
     tl.store(set_of(memory, W), actions)
     spread = tl.dot(root, actions, input_precision=PRECISION)
     estimates, squares = tl.sum(actions * mean[:, None], axis=0), tl.sum(spread * spread, axis=0)
-    world = world_of(actions, parameter, W)
+    world = world_of(tl.sum(actions * parameter[:, None], axis=0), k, W)
+    visitor = visitor_of(io, here, world[0], actions, W)
     tl.debug_barrier()  # what one thread has written, another one may read
     level = draw_level(seed, t, trial, P)
     given, used = (root, mean, spread, estimates, squares), level
     i, v, gain, settled = leader(memory, radii, t, level, given, W, P)
     if settled == 0:
         i, used, v, gain, root, spread = look_further(memory, radii, t, level, given, 0.0 * squares, W, P)
-    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     action, square = action_of(memory, i, W), tl.sum(v * v, axis=0)
     weight = weight_of(policy, 1.0, sigma, square, P)
     _, coefficient, moved, c = step_of(policy, weight, square, reward, at(estimates, k, i))
@@ -133,8 +134,9 @@ def on_held_set(io, policy, memory, here, choice, world, state, sums, W: tl.cons
     i, level, v, gain = choice
     root, mean, spread, estimates, squares, tally = state
     k = tl.arange(0, W.tall)
-    actions = tl.load(set_of(memory, W)) if W.record else spread
-    sigma, reward, sums = settle(io, here, actions, world, i, sums, W)
+    actions = tl.load(set_of(memory, W)) if W.record or W.leans > 0 else spread
+    visitor = visitor_of(io, here, world[0], actions, W)
+    sigma, reward, sums = settle(io, here, actions, world, visitor, i, sums, W)
     square = tl.sum(v * v, axis=0)
     weight = weight_of(policy, 1.0, sigma, square, P)
     share, coefficient, moved, _ = step_of(policy, weight, square, reward, at(estimates, k, i))
@@ -151,9 +153,9 @@ def on_held_set(io, policy, memory, here, choice, world, state, sums, W: tl.cons
 
 
 @triton.jit
-def look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, counts, gap):
+def look_at_levels(io, out, used, checkpoints, here, place, lanes, lane, sums, counts, gap, W: tl.constexpr):
     """Write sums and counts down if this round is a checkpoint. Gives the number of the next one."""
-    found = look(out, checkpoints, here, t, lanes, lane, sums, gap)
+    found = look(io, out, checkpoints, here, place, lanes, lane, sums, gap, W)
     if found > here:
         tl.store(used + (here.to(tl.int64) * lanes + lane) * COUNTS + tl.arange(0, COUNTS), counts)
     return found
@@ -168,27 +170,19 @@ def play_levels_fresh(
     """Play the rounds from ``begin`` to ``end`` of a trial, each with a decision set of its own."""
     lane, j, places = tl.program_id(0), tl.arange(0, W.wide), tl.arange(0, COUNTS)
     memory, middle = (store, centers, roots, shelf, lane), middles + lane * 2 * W.wide + j
-    parameter, bounds = tl.load(parameters + lane * W.wide + j), (tl.load(numbers + LOW), tl.load(numbers + HIGH))
-    sums, row = load_sums(totals, counts, lane), used + (here.to(tl.int64) * lanes + lane) * COUNTS
+    truth = truth_at(parameters, lane, W)
+    parameter, io = tl.load(truth + j), (record, numbers, when, truth + W.wide)
+    bounds = (tl.load(numbers + LOW), tl.load(numbers + HIGH))
+    sums, row = load_sums(totals, counts, lane, W), used + (here.to(tl.int64) * lanes + lane) * COUNTS
     state = (tl.load(root_of(memory, W)), tl.load(middle), sums, tl.load(row + places), 0.0 * bounds[0])
     for t in range(begin, end + 1):
         place = (seed, t, first + lane, lane * (end + 1) + t)
-        state = on_fresh_set(
-            (record, numbers, when), policy, (radii, gammas, steps), memory, place, bounds, parameter, state, W, P
-        )
-        here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, state[2], state[3], state[4])
+        state = on_fresh_set(io, policy, (radii, gammas, steps), memory, place, bounds, parameter, state, W, P)
+        here = look_at_levels(io, out, used, checkpoints, here, place, lanes, lane, state[2], state[3], state[4], W)
     tl.store(root_of(memory, W), state[0])
     tl.store(middle, state[1])
-    keep_sums(totals, counts, lane, state[2])
+    keep_sums(totals, counts, lane, state[2], W)
     tl.store(used + (here.to(tl.int64) * lanes + lane) * COUNTS + places, state[3])
-
-
-@triton.jit
-def world_of(actions, parameter, W: tl.constexpr):
-    """The means of a decision set, the best one, and the gap to the next best."""
-    means = tl.sum(actions * parameter[:, None], axis=0)
-    best, gap = standing(means, tl.arange(0, W.tall), W)
-    return means, best, gap
 
 
 @triton.jit
@@ -212,11 +206,13 @@ def play_levels_held(
 ):  # fmt: skip
     """Play the rounds from ``begin`` to ``end`` of a trial, all with the decision set of round 0."""
     lane, j, trial = tl.program_id(0), tl.arange(0, W.wide), first + tl.program_id(0)
-    memory, io, radii = (store, centers, roots, shelf, lane), (record, numbers, when), (radii, gammas, steps)
+    memory, radii = (store, centers, roots, shelf, lane), (radii, gammas, steps)
     actions = decision_set(seed, 0 * here, trial, tl.load(numbers + LOW), tl.load(numbers + HIGH), W)
-    world = world_of(actions, tl.load(parameters + lane * W.wide + j), W)
+    truth = truth_at(parameters, lane, W)
+    means, io = tl.sum(actions * tl.load(truth + j)[:, None], axis=0), (record, numbers, when, truth + W.wide)
+    world = world_of(means, tl.arange(0, W.tall), W)
     state = held_state(memory, tl.load(middles + lane * 2 * W.wide + j), actions, W)
-    sums, row = load_sums(totals, counts, lane), used + (here.to(tl.int64) * lanes + lane) * COUNTS
+    sums, row = load_sums(totals, counts, lane, W), used + (here.to(tl.int64) * lanes + lane) * COUNTS
     count, t, level = tl.load(row + tl.arange(0, COUNTS)), begin, draw_level(seed, begin, trial, P)
     # What is rare is outside of the inner loop, so that nothing in there makes room for it.
     while t <= end:
@@ -227,8 +223,8 @@ def play_levels_held(
             choice = (i, level, v, gain)
             state, sums = on_held_set(io, policy, memory, place, choice, world, state, sums, W, P)
             count = counted(count, level, climbed, P)
-            here = look_at_levels(out, used, checkpoints, here, t, lanes, lane, sums, count, world[2])
+            here = look_at_levels(io, out, used, checkpoints, here, place, lanes, lane, sums, count, world[2], W)
             t, level = t + 1, draw_level(seed, t + 1, trial, P)
             i, v, gain, settled = leader(memory, radii, tl.minimum(t, end), level, state[:5], W, P)
             climbed, going = level, settled & (t <= end)
-    keep_sums(totals, counts, lane, sums)
+    keep_sums(totals, counts, lane, sums, W)
