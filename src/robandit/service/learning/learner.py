@@ -362,10 +362,7 @@ class Learner:
 
     @classmethod
     def restore(cls, settings: BanditSettings, seed: int, data: bytes, *, begins: bool = False) -> Learner:
-        """Restore a learner from its snapshot, given the settings of its beginning. It goes on bit for bit.
-
-        What a cut log ``begins`` with may be from a release with other `numerics`, and then goes on as this one does.
-        """
+        """Go on bit for bit from a snapshot, given the first settings; ``begins`` is as in `restored`."""
         plain = msgspec.msgpack.decode(data)
         life = plain.get("life")
         learner = cls(msgspec.convert(life[0], BanditSettings) if life else settings, seed)
