@@ -26,6 +26,7 @@ from served import SHOP, Customer, Server, check_fold, check_nothing_lost, offer
 from starlette.requests import Request
 
 from robandit.cli import main
+from robandit.policies import quorum
 from robandit.service.files.copies import back_up_file
 from robandit.service.hub import Hub
 from robandit.service.learning.fold import fold
@@ -356,9 +357,14 @@ def events_of(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(("number", "kind"), [(2, "before changes"), (3, "before this")])
-def test_the_formats_before_this_one_fold_the_same(number: int, kind: str, tmp_path: Path) -> None:
+def test_the_formats_before_this_one_fold_the_same(
+    number: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the snapshots in the middle of their logs, and from the beginning: all that they showed, and what they would
-    have decided next."""
+    have decided next. Quorum votes as often as it did then; by its schedule of now, the same log teaches it otherwise.
+    """
+    for constant, then in {"_OFTEN": 20, "_SOON": 2, "_LATE": 100}.items():
+        monkeypatch.setattr(quorum, constant, then)
     told: dict[str, Any] = json.loads((BEFORE / f"store_{number}.json").read_text(encoding="utf-8"))
     spec = importlib.util.spec_from_file_location(f"make_{number}", BEFORE / f"make_{number}.py")
     assert spec and spec.loader
