@@ -93,11 +93,16 @@ def test_the_next_group_is_computed_while_the_last_one_syncs(tmp_path: Path) -> 
     assert len(check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]) == 6
 
 
-def test_decisions_that_run_together_are_those_that_would_run_alone(tmp_path: Path) -> None:
-    """In the order in which they came, also where another job comes in between. One that is refused holds up nobody."""
+@pytest.mark.parametrize("own", [False, True])
+def test_decisions_that_run_together_are_those_that_would_run_alone(own: bool, tmp_path: Path) -> None:
+    """In the order in which they came, with ids of their own or without. One that is refused holds up nobody."""
     features = np.random.default_rng(1).uniform(-0.5, 0.5, (12, 4, 3))
     choices = [Choice(actions=[Action(str(i), row) for i, row in enumerate(menu)]) for menu in features.tolist()]
     choices[4] = Choice(actions=[Action("a", [9.0, 0.0, 0.0])])
+    if own:
+        choices = [msgspec.structs.replace(one, decision_id=f"d{number}") for number, one in enumerate(choices)]
+        choices[6] = choices[5]  # a retry that comes with what it repeats
+        choices[8] = msgspec.structs.replace(choices[8], decision_id="d2")  # of another decision
     choices[7] = msgspec.structs.replace(choices[7], decision_id="mine")
     choices[9] = msgspec.structs.replace(choices[9], source="ads")
     logs, answers = [], []
@@ -119,8 +124,37 @@ def test_decisions_that_run_together_are_those_that_would_run_alone(tmp_path: Pa
         events = [msgspec.structs.replace(one, at=0.0, id="") for one in check_fold(hub._store)["shop"]]
         logs.append(events)
         answers.append([str(one) if isinstance(one, Exception) else one.index for _, one in sorted(found.items())])
-    assert logs[0] == logs[1] and len(logs[0]) == 11
+    assert logs[0] == logs[1] and len(logs[0]) == (9 if own else 11)
     assert answers[0] == answers[1] and "norm" in answers[0][4]
+    assert not own or (answers[0][5] == answers[0][6] and "already" in answers[0][8])
+
+
+def test_decisions_with_ids_wait_together_for_a_store_that_is_writing(tmp_path: Path) -> None:
+    """Another job that comes meanwhile does not, and none is lost."""
+    store = SlowStore(tmp_path / "log.db")
+    hub = Hub(store)
+
+    async def go() -> None:
+        work = await begun(hub, store)
+        first = asyncio.create_task(hub.decide("shop", free("a")))
+        await soon(lambda: len(store.groups) == 2)  # its commit has begun
+        found: dict[str, Any] = {}
+        for name in ("x", "y"):
+            hub.decide_soon("shop", offer(name), partial(found.__setitem__, name))
+        hub.decide_soon("shop", free("z"), partial(found.__setitem__, "z"))
+        (pending,) = hub.bandits["shop"].learner.pending
+        rewards = asyncio.create_task(hub.reward("shop", [Feedback(decision_id=pending, reward=0.1)]))
+        await asyncio.sleep(0.05)
+        assert hub.bandits["shop"].learner.rewards == 1 and not found and not rewards.done()
+        store.may.set()
+        await soon(lambda: len(found) == 3)
+        assert [found[name].decision_id for name in "xy"] == ["x", "y"]
+        assert (await first).round == 1 and [one.status for one in await rewards] == ["accepted"]
+        work.cancel()
+
+    asyncio.run(go())
+    hub.stop()
+    assert len(check_fold(SQLiteStore(tmp_path / "log.db"))["shop"]) == 5
 
 
 def test_a_commit_that_fails_takes_the_next_group_with_it(tmp_path: Path) -> None:

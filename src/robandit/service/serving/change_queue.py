@@ -65,6 +65,11 @@ def damaged(error: DamageError) -> Refused:
     return Refused(500, "what this needs is damaged; the service's log says where")
 
 
+def alike(jobs: Sequence[Job]) -> list[list[Job]]:
+    """These jobs in their order, neighbours that can run together in one list."""
+    return [list(some) for _, some in groupby(jobs, attrgetter("key"))]
+
+
 @dataclass(slots=True)
 class JobGroup:
     """Jobs that have run and are written together: what they wrote, and their answers."""
@@ -82,18 +87,15 @@ class JobGroup:
             result = damaged(error)
         self.answers.append((job.done, result))
 
-    def run_all(self, jobs: Sequence[Job]) -> None:
-        """Run jobs in their order, neighbours together where they can."""
-        for _, some in groupby(jobs, attrgetter("key")):
-            first, *others = some
-            if first.together is None or not others:
-                for job in (first, *others):
-                    self.run(job)
-                continue
-            alike = [first, *others]
-            values = [job.together.value for job in alike if job.together is not None]
-            results = first.together.run(values, self.items)
-            self.answers += zip((job.done for job in alike), results, strict=True)
+    def run_alike(self, jobs: Sequence[Job]) -> None:
+        """Run jobs that can run together, or a single one. `StoreBusyError` is raised as by `run`."""
+        if len(jobs) == 1 or jobs[0].together is None:
+            for job in jobs:
+                self.run(job)
+            return
+        values = [job.together.value for job in jobs if job.together is not None]
+        results = jobs[0].together.run(values, self.items)
+        self.answers += zip((job.done for job in jobs), results, strict=True)
 
     def answer(self) -> None:
         """Give all answers."""
@@ -198,12 +200,15 @@ class ChangeQueue(Queue):
 
     def _run_alike(self) -> None:
         """Run the jobs that waited for others like them."""
-        alike, self._alike = self._alike, []
-        try:
-            self._open.run_all(alike)
-        except Exception as error:
-            self._open.answers += [(job.done, None) for job in alike]
-            self._break(error)
+        jobs, self._alike = self._alike, []
+        for some in alike(jobs):
+            try:
+                self._open.run_alike(some)
+            except StoreBusyError:
+                self._waiting += some
+            except Exception as error:
+                self._open.answers += [(job.done, None) for job in some]
+                self._break(error)
 
     async def work(self) -> None:
         """Write what has run, until something can't be written. From then on nothing is acknowledged."""
@@ -225,7 +230,7 @@ class ChangeQueue(Queue):
             waiting, self._waiting = self._waiting, []
             for job in waiting:
                 self._take(job)
-            if self._open.answers:
+            if self._open.answers or self._alike:
                 self._wake.set()
         self._open.answers += [(job.done, None) for job in self._waiting]
         self._open.refuse()

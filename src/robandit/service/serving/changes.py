@@ -18,10 +18,10 @@ from robandit.service.learning.learner import Asked, Learner
 from robandit.service.refused import Gone, Refused
 from robandit.service.requests.cost import SLICE, check_creation, check_decision, check_watched
 from robandit.service.requests.vectors import Vectors
-from robandit.service.serving.change_queue import Together
+from robandit.service.serving.change_queue import Together, damaged
 from robandit.service.serving.live import Bandits
 from robandit.service.serving.live_bandit import LiveBandit, StoreBusyError
-from robandit.service.stores.store import UNPLACED, Bandit, Item, LogEntry
+from robandit.service.stores.store import UNPLACED, Bandit, DamageError, Item, LogEntry
 from robandit.wire.events import Closed, Decided, Imported, Proved, Rewarded
 from robandit.wire.types import Answered, BanditSettings, Choice, ChoiceBlock, Chosen, Feedback, NamedChoice, Outcome
 
@@ -92,23 +92,28 @@ class Changes:
         return chosen(decided)
 
     def together(self, bandit: LiveBandit, choice: Choice | ChoiceBlock) -> Together | None:
-        """How this choice is made with others, if that is faster. An id of its own may be known already."""
+        """How this choice is made with others, if that is faster."""
         size = (
             len(choice.features) // 8 if isinstance(choice, ChoiceBlock) else len(choice.actions) * bandit.settings.dim
         )
-        if choice.decision_id is not None or size >= LARGE or not bandit.learner.many:
+        if size >= LARGE or not bandit.learner.many:
             return None
         return Together(bandit, partial(self.decide_each, bandit), choice)
 
     def decide_each(
         self, bandit: LiveBandit, choices: Sequence[Choice | ChoiceBlock], items: list[Item]
     ) -> list[Chosen | Refused]:
-        """`decide` for each of these, none of which has an id. What is refused does not hold up the others."""
+        """`decide` for each of these. What is refused, or is there already, does not hold up the others."""
+        ids = [choice.decision_id for choice in choices if choice.decision_id is not None]
         try:
             check_active(bandit)
-            asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices]
+            # First of all, since the store may have to be waited for, and nothing has changed yet.
+            new = len(set(ids)) == len(ids) and not any(self._bandits.find(bandit, id, final=False) for id in ids)  # noqa: A001
+            asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices if new]
             made = bandit.learner.decide_each(asked, self._now(bandit))
-        except (Refused, ValueError):  # of one, and nothing has changed
+        except (Refused, ValueError, DamageError):  # of one, and nothing has changed
+            made = []
+        if not made:
             return [self._decide_or_refuse(bandit, choice, items) for choice in choices]
         for decided in made:
             self._bandits.put(bandit, decided, items)
@@ -121,6 +126,8 @@ class Changes:
             return self.decide(bandit, choice, items)
         except Refused as error:
             return error
+        except DamageError as error:
+            return damaged(error)
 
     def draw(self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]) -> UnwrittenDecision:
         """Choose an action without looking whether the ``decision_id`` is known: when the decision is written, the

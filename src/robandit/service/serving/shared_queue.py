@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
-from robandit.service.serving.change_queue import Job, JobGroup, Queue
+from robandit.service.serving.change_queue import Job, JobGroup, Queue, alike
 from robandit.service.serving.live import Bandits
 from robandit.service.stores.store import Item, Store, append
 
@@ -78,7 +78,8 @@ class SharedQueue(GroupQueue):
         self.settled.clear()
         try:
             self._bandits.catch_up(news, store, group.items)
-            group.run_all(jobs)
+            for some in alike(jobs):
+                group.run_alike(some)
             if group.items:
                 start = perf_counter()
                 await self._aside(append, store, group.items, self._bandits.snapshots(group.items))
