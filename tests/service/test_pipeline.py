@@ -139,16 +139,16 @@ def test_decisions_with_ids_wait_together_for_a_store_that_is_writing(tmp_path: 
         first = asyncio.create_task(hub.decide("shop", free("a")))
         await soon(lambda: len(store.groups) == 2)  # its commit has begun
         found: dict[str, Any] = {}
-        for name in ("x", "y"):
-            hub.decide_soon("shop", offer(name), partial(found.__setitem__, name))
         hub.decide_soon("shop", free("z"), partial(found.__setitem__, "z"))
+        for place, name in enumerate(("x", "y", "y")):  # the last one is a retry
+            hub.decide_soon("shop", offer(name), partial(found.__setitem__, f"{place}"))
         (pending,) = hub.bandits["shop"].learner.pending
         rewards = asyncio.create_task(hub.reward("shop", [Feedback(decision_id=pending, reward=0.1)]))
         await asyncio.sleep(0.05)
         assert hub.bandits["shop"].learner.rewards == 1 and not found and not rewards.done()
         store.may.set()
-        await soon(lambda: len(found) == 3)
-        assert [found[name].decision_id for name in "xy"] == ["x", "y"]
+        await soon(lambda: len(found) == 4)
+        assert [found[name].decision_id for name in "012"] == ["x", "y", "y"]
         assert (await first).round == 1 and [one.status for one in await rewards] == ["accepted"]
         work.cancel()
 

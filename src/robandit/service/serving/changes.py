@@ -108,7 +108,8 @@ class Changes:
         try:
             check_active(bandit)
             # First of all, since the store may have to be waited for, and nothing has changed yet.
-            new = len(set(ids)) == len(ids) and not any(self._bandits.find(bandit, id, final=False) for id in ids)  # noqa: A001
+            known = [self._bandits.find(bandit, id, final=False) for id in ids]  # noqa: A001
+            new = len(set(ids)) == len(ids) and not any(known)
             asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices if new]
             made = bandit.learner.decide_each(asked, self._now(bandit))
         except (Refused, ValueError, DamageError):  # of one, and nothing has changed
