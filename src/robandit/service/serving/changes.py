@@ -104,21 +104,27 @@ class Changes:
         self, bandit: LiveBandit, choices: Sequence[Choice | ChoiceBlock], items: list[Item]
     ) -> list[Chosen | Refused]:
         """`decide` for each of these. What is refused, or is there already, does not hold up the others."""
-        ids = [choice.decision_id for choice in choices if choice.decision_id is not None]
         try:
             check_active(bandit)
-            # First of all, since the store may have to be waited for, and nothing has changed yet.
-            known = [self._bandits.find(bandit, id, final=False) for id in ids]  # noqa: A001
-            new = len(set(ids)) == len(ids) and not any(known)
-            asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices if new]
-            made = bandit.learner.decide_each(asked, self._now(bandit))
+            made = self._draw_each(bandit, choices) if self._all_new(bandit, choices) else None
         except (Refused, ValueError, DamageError):  # of one, and nothing has changed
-            made = []
-        if not made:
+            made = None
+        if made is None:
             return [self._decide_or_refuse(bandit, choice, items) for choice in choices]
         for decided in made:
             self._bandits.put(bandit, decided, items)
         return [chosen(decided) for decided in made]
+
+    def _all_new(self, bandit: LiveBandit, choices: Sequence[Choice | ChoiceBlock]) -> bool:
+        """Whether no id is known, or there twice. The store is asked for all, so if it is busy nothing has changed."""
+        ids = [choice.decision_id for choice in choices if choice.decision_id is not None]
+        known = [self._bandits.find(bandit, id, final=False) for id in ids]  # noqa: A001
+        return len(set(ids)) == len(ids) and not any(known)
+
+    def _draw_each(self, bandit: LiveBandit, choices: Sequence[Choice | ChoiceBlock]) -> list[Decided]:
+        """Choose for each of these, one after the other."""
+        asked = [self._asked(bandit, choice, bandit.vectors.names(choice)) for choice in choices]
+        return bandit.learner.decide_each(asked, self._now(bandit))
 
     def _decide_or_refuse(
         self, bandit: LiveBandit, choice: Choice | ChoiceBlock, items: list[Item]
