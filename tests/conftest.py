@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from postgres_server import Postgres
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """With xdist, pytest-cov begins to trace in every process, and only then, in workers, what is kept. The mark
+    `no_cover` pauses the latter alone, and so would leave the tracing on, and most of its cost: the first one ends here.
+    """
+    cov = session.config.pluginmanager.getplugin("_cov")
+    with_others = hasattr(session.config, "workerinput") or session.config.getoption("numprocesses", None)
+    if with_others and cov is not None and cov.cov_controller is not None:
+        cov.cov_controller.cov.stop()
+
+
 def pytest_collection_finish() -> None:
     """The tests themselves and all modules stay to the end, so no collection of garbage has to look at them again."""
     gc.collect()

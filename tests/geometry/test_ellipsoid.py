@@ -40,6 +40,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import note, repeatable, worst
+from thinned import longer, thinned
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.frame import Frame
 from robandit.geometry.intersection import Intersection
@@ -216,7 +217,9 @@ def agreement_case(dim: int, cond: float, ratio: float, shared: bool, seed: int)
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize(("dim", "cond", "ratio", "shared", "seed"), AGREEMENT_CASES)
+@pytest.mark.parametrize(
+    ("dim", "cond", "ratio", "shared", "seed"), thinned(AGREEMENT_CASES, fast=AGREEMENT_CASES[::2])
+)
 def test_oracles_planted_dual_and_mpmath_agree(dim: int, cond: float, ratio: float, shared: bool, seed: int) -> None:
     p = planted_problem(agreement_case(dim, cond, ratio, shared, seed))
     scale = value_scale(p.first, p.second, p.direction, p.value)
@@ -388,9 +391,10 @@ def test_from_root_takes_a_plain_number_as_radius() -> None:
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("examples", longer(100, 200))
 @regimes
-def test_intersection_support_on_planted_problems(max_cond: float) -> None:
-    @repeatable(200)
+def test_intersection_support_on_planted_problems(max_cond: float, examples: int) -> None:
+    @repeatable(examples)
     @given(case=cases(max_cond))
     def run(case: Case) -> None:
         p = planted_problem(case)
@@ -409,11 +413,12 @@ def test_intersection_support_on_unrelated_ill_conditioned_pairs(dim: int, ratio
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("examples", longer(12, 30))
 @regimes
-def test_intersection_support_in_given_directions(max_cond: float) -> None:
+def test_intersection_support_in_given_directions(max_cond: float, examples: int) -> None:
     """Directions that nobody planted (one or both constraints tight), against the dual oracle."""
 
-    @repeatable(30)
+    @repeatable(examples)
     @given(case=cases(max_cond, max_dim=16))
     def run(case: Case) -> None:
         pair = overlapping_pair(case)
@@ -608,11 +613,12 @@ def test_intersection_support_lies_between_its_obvious_bounds(case: Case, count:
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("examples", longer(40, 80))
 @regimes
-def test_emptiness_of_barely_touching_pairs(max_cond: float) -> None:
+def test_emptiness_of_barely_touching_pairs(max_cond: float, examples: int) -> None:
     """max_tau g = 1 - 1e-6 is not empty and 1 + 1e-6 is."""
 
-    @repeatable(80)
+    @repeatable(examples)
     @given(case=cases(max_cond), short=st.booleans(), margin=st.sampled_from([-1e-6, 1e-6]))
     def run(case: Case, short: bool, margin: float) -> None:
         rng = case.rng()
@@ -649,7 +655,7 @@ def test_emptiness_of_clearly_disjoint_and_overlapping_pairs(max_cond: float) ->
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("ratio", thinned([1e-3, 1.0, 1e3], fast=[1.0]))
 def test_emptiness_agrees_with_the_dual_oracle(ratio: float) -> None:
     """Random pairs around the boundary between the two answers."""
     seen = set()

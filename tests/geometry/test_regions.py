@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import repeatable, shares, surplus
+from thinned import longer, thinned
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
 from robandit.geometry.regions import Ball, Box, Optimum, Polytope, Region, optimise
@@ -202,7 +203,7 @@ def test_ellipsoids_with_one_ellipsoid(kind: str, family: str, dim: int) -> None
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("dim", [1, 3, 5, 12])
+@pytest.mark.parametrize("dim", thinned([1, 3, 5, 12], fast=[1, 5]))
 @ellipsoids
 @families
 def test_ellipsoids_with_an_intersection(kind: str, family: str, dim: int) -> None:
@@ -212,7 +213,7 @@ def test_ellipsoids_with_an_intersection(kind: str, family: str, dim: int) -> No
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("dim", [13, 16])
+@pytest.mark.parametrize("dim", longer(13, 16))
 @pytest.mark.parametrize("kind", ["box", "cube"])
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("family", ["random", "learnt"])
@@ -241,7 +242,7 @@ def test_boxes_of_few_corners(kind: str, family: str, dim: int) -> None:
         assert surplus("box of few corners", off) <= CLOSE
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_certified_share_of_the_ball() -> None:
     """Counted on many more trials, at the sizes that policies have; printed."""
     rng = np.random.default_rng(0)
@@ -267,7 +268,7 @@ def best_angle(region: Ellipsoid, confidence: Intersection) -> Float:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", longer(0, 1))
 @pytest.mark.parametrize("kind", ["ball", "off-centre"])
 @families
 def test_the_plane_with_an_intersection(family: str, kind: str, seed: int) -> None:
@@ -385,7 +386,7 @@ def test_a_confidence_set_of_one_point() -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("dim", [1, 2, 5, 10])
+@pytest.mark.parametrize("dim", thinned([1, 2, 5, 10], fast=[1, 5]))
 @families
 def test_finite_sets(family: str, dim: int) -> None:
     """The largest support value, against the formula and, for the intersection, an 80-bit dual."""

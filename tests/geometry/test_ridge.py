@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observed import note
+from thinned import longer
 from robandit.geometry.ridge import Ridge
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracle needs an 80-bit long double")
@@ -224,7 +225,7 @@ def missed(rounds: int, regularization: float) -> set[tuple[str, str]]:
     return {name for name, errors in accuracy(rounds, regularization).items() if max(errors) > BAR}
 
 
-@pytest.mark.parametrize("regularization", [1e-3, 1.0])
+@pytest.mark.parametrize("regularization", longer(1e-3, 1.0))
 @pytest.mark.no_cover
 def test_accuracy_over_many_updates(regularization: float) -> None:
     """2·10⁴ updates, condition up to 10¹⁰."""
@@ -254,7 +255,7 @@ def sherman_morrison(rows: Rows) -> tuple[Float, Float]:
     return inverse, inverse @ moment
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_sherman_morrison_would_fail_the_bar() -> None:
     """On replayed arms, updating Σ⁻¹ itself loses the digits that the square root keeps; spread out, it does not."""
     stream = make_stream(20_000)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from thinned import thinned
 from robandit.lab import results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
@@ -29,7 +30,7 @@ CONFIG: dict[str, Any] = {
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("batch", [1, 5, 64])
+@pytest.mark.parametrize("batch", thinned([1, 5, 64], fast=[5]))
 def test_row_groups_do_not_depend_on_the_pieces(batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = carry_out(Run.read(CONFIG), tmp_path / "whole", engine=Engine(workers=1)).table
     monkeypatch.setattr(results, "_ROWS", 37)
@@ -96,6 +97,7 @@ print(streamed - before, peak() - before, table.nbytes // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_a_run_needs_far_less_memory_than_its_table(tmp_path: Path) -> None:
     """Rows that are made up, not played. Reading the whole table, as every run once did, is seen."""

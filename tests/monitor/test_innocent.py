@@ -13,6 +13,7 @@ import pytest
 from monitor_oracles import Array
 from test_monitor import flips, watching
 
+from thinned import longer
 from robandit import CorruptionMonitor, joint_certificate
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.looker import look
@@ -98,9 +99,10 @@ def strange(what: str, seed: int, lies: float = 0.0) -> tuple[Array, Array, Any,
 
 
 @pytest.mark.parametrize("what", ["sources", "daily", "drift"])
+@pytest.mark.parametrize("seeds", longer(1, 3))
 @pytest.mark.no_cover
-def test_what_is_linear_to_within_zeta_is_honest(what: str) -> None:
-    for seed in range(3):
+def test_what_is_linear_to_within_zeta_is_honest(what: str, seeds: int) -> None:
+    for seed in range(seeds):
         actions, rewards, source, _ = strange(what, seed)
         assert proved(actions, rewards, source, noise=0.05) > 1.0
         assert proved(actions, rewards, source, noise=0.05, misspecification=0.1) == 0.0
@@ -112,7 +114,7 @@ def test_what_is_linear_to_within_zeta_is_honest(what: str) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("share", [0.7, 0.9])
+@pytest.mark.parametrize("share", longer(0.7, 0.9))
 def test_who_lies_in_most_of_the_traffic_incriminates_nobody(share: float) -> None:
     rng = np.random.default_rng(5)
     actions, mu = sphere(rng, 4000, 3), np.array([0.6, 0.3, 0.5])

@@ -9,6 +9,7 @@ import pytest
 from monitor_oracles import Array
 from scipy import stats
 
+from thinned import thinned
 from robandit import CorruptionMonitor
 from robandit.monitor.single_rounds import Rounds, prove_by_rounds
 
@@ -81,13 +82,13 @@ def test_thousands_of_clean_streams_are_seldom_accused(kind: str, delta: float) 
     assert at_least(wrong) <= delta
 
 
-@pytest.mark.parametrize("kind", ["sources", "signs", "halves", "days", "constant"])
+@pytest.mark.parametrize("kind", thinned(["sources", "signs", "halves", "days", "constant"], fast=["signs", "constant"]))
 @pytest.mark.no_cover
 def test_a_tolerance_that_is_too_small_is_caught(kind: str) -> None:
     assert at_least(accused(kind, 100, 250, 0.05, misspecification=0.4 * ZETA)) > 0.5
 
 
-@pytest.mark.parametrize("kind", ["linear", "clicks", "constant clicks"])
+@pytest.mark.parametrize("kind", thinned(["linear", "clicks", "constant clicks"], fast=["clicks"]))
 @pytest.mark.no_cover
 def test_a_radius_that_is_too_small_is_caught(kind: str) -> None:
     assert at_least(accused(kind, 100, 250, 0.05, radius_scale=0.25)) > 0.05

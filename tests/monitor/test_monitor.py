@@ -20,6 +20,7 @@ from monitor_oracles import Array, SlowGroup, SlowMonitor
 from scipy import stats
 from test_contradiction import Call, recorded
 
+from thinned import longer
 from robandit import Certificate, CorruptionMonitor, joint_certificate
 from robandit.monitor import joint
 from robandit.monitor import monitor as module
@@ -240,7 +241,7 @@ def by_the_book(choices: list[slow.Choice], setting: slow.Setting, slope: float,
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("settings", [{}, {"sources": 2}, {"regularization": 200.0, "delta": 0.2}])
+@pytest.mark.parametrize("settings", longer({"sources": 2}, {}, {"regularization": 200.0, "delta": 0.2}))
 def test_the_bound_is_the_best_minimum_of_all_partitions_and_looks(settings: dict[str, Any]) -> None:
     stream = flips(170, 40, 75, dim=2)
     monitor = CorruptionMonitor(dim=2, noise=NOISE, **settings)
@@ -640,7 +641,7 @@ def check_joint(shards: Sequence[CorruptionMonitor], references: Sequence[SlowMo
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("lengths", [(120, 120), (40, 150, 70)])
+@pytest.mark.parametrize("lengths", [(120, 120), pytest.param((40, 150, 70), marks=pytest.mark.slow)])
 def test_shards_by_the_book(lengths: Sequence[int]) -> None:
     stream, first = flips(sum(lengths), 30, 80, dim=2), 0
     shards, references = [], []

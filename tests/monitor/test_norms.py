@@ -9,6 +9,7 @@ import pytest
 from monitor_oracles import POWERS, Array, SlowGroup, prior, rank
 from test_contradiction import as_groups
 
+from thinned import longer
 from robandit import CorruptionMonitor
 from robandit.monitor.norms import _stretched
 from robandit.monitor.radii import Assumptions, RareEvents, Spectra
@@ -112,10 +113,12 @@ def clicks(seed: int, rounds: int, bots: float) -> tuple[Array, Array, Array, fl
 
 
 @pytest.mark.no_cover
-def test_most_of_the_clicks_that_bots_add_are_proved() -> None:
-    for rounds, bots, least in ((20_000, 0.3, 0.65), (60_000, 0.1, 0.45), (60_000, 0.3, 0.8)):
-        actions, rewards, publisher, added = clicks(1, rounds, bots)
-        monitor = CorruptionMonitor(dim=4, sources=3, block=1 << 20, reward_range=(0.0, 1.0), highest_mean=0.05)
-        monitor.observe_log(actions, rewards, source=publisher)
-        assert least * added < monitor.certificate().lower_bound < added
-        assert monitor.certificate().suspect == "2"
+@pytest.mark.parametrize(
+    ("rounds", "bots", "least"), longer((20_000, 0.3, 0.65), (60_000, 0.1, 0.45), (60_000, 0.3, 0.8))
+)
+def test_most_of_the_clicks_that_bots_add_are_proved(rounds: int, bots: float, least: float) -> None:
+    actions, rewards, publisher, added = clicks(1, rounds, bots)
+    monitor = CorruptionMonitor(dim=4, sources=3, block=1 << 20, reward_range=(0.0, 1.0), highest_mean=0.05)
+    monitor.observe_log(actions, rewards, source=publisher)
+    assert least * added < monitor.certificate().lower_bound < added
+    assert monitor.certificate().suspect == "2"

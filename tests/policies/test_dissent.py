@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thinned import longer
 import robandit
 from robandit import attacks, environments
 from robandit.lab.protocol import Scenario, simulate
@@ -150,7 +151,7 @@ def scattered(policy: Any, rounds: int, trials: int, seed: int) -> Any:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", longer(0, 1, 2))
 def test_scattered_lies_cost_at_most_half_of_what_they_cost_oful(seed: int) -> None:
     make: Any = {"quorum": robandit.Quorum, "oful": partial(robandit.OFUL, radius_scale=0.1)}
     regret = {

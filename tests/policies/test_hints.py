@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from thinned import longer, thinned
 from robandit import MultiLevelWeightedOFUL
 from robandit.geometry.intersection import Intersection
 
@@ -72,7 +73,7 @@ def poison(kind: str) -> Callable[[MultiLevelWeightedOFUL, int], MultiLevelWeigh
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("kind", ["garbage", "shuffled", "turned", "forgotten"])
+@pytest.mark.parametrize("kind", thinned(["garbage", "shuffled", "turned", "forgotten"], fast=["garbage", "turned"]))
 def test_poisoned_hints_change_nothing(ordinary: dict[str, NDArray[Any]], kind: str) -> None:
     assert_same(ordinary, play(make(), poison(kind)))
 
@@ -86,7 +87,7 @@ def test_a_restored_policy_has_no_hints_and_goes_on_bit_for_bit(ordinary: dict[s
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("trial", range(TRIALS))
+@pytest.mark.parametrize("trial", longer(0, *range(1, TRIALS)))
 def test_a_trial_alone_equals_that_trial_in_a_batch(ordinary: dict[str, NDArray[Any]], trial: int) -> None:
     alone = play(make(trials=[trial]), rows=slice(trial, trial + 1))
     for name in ("index", "value", "cascade"):

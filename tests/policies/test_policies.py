@@ -12,6 +12,7 @@ import pytest
 import transcriptions as slow
 from scipy import stats
 
+from thinned import longer, thinned
 import robandit
 from robandit.geometry.regions import Region
 from robandit.policies import Policy
@@ -65,13 +66,14 @@ ONE_ELLIPSOID: dict[str, tuple[type[Policy], type, dict[str, Any]]] = {
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("rounds", longer(1000, 3000))
 @pytest.mark.parametrize("name", ONE_ELLIPSOID)
-def test_one_ellipsoid_policies_play_as_transcribed(name: str) -> None:
+def test_one_ellipsoid_policies_play_as_transcribed(name: str, rounds: int) -> None:
     kind, transcription, settings = ONE_ELLIPSOID[name]
     policy = kind(dim=DIM, noise_range=NOISE, seed=1, **settings)
     reference = transcription(dim=DIM, noise_range=NOISE, **settings)
     world, played = World(seed=11), set()
-    for t in range(3000):
+    for t in range(rounds):
         actions, sigma = world.round(t)
         values = reference.values(actions)
         decision = policy.choose(actions, sigma=sigma)
@@ -95,7 +97,7 @@ MULTI_LEVEL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MULTI_LEVEL)
+@pytest.mark.parametrize("name", thinned(MULTI_LEVEL, fast=["scale 0.01", "scale 0.001, cascading", "floor"]))
 @pytest.mark.no_cover
 def test_multi_level_plays_as_transcribed(name: str) -> None:
     check_multi_level(MULTI_LEVEL[name], rounds=120, lies=75, seed=21)
@@ -183,10 +185,11 @@ def test_level_draws_are_uncorrelated_between_rounds_and_trials() -> None:
     assert abs((high[:, 1:] * high[:, :-1]).mean()) < 4 * 0.25 / np.sqrt(high[:, 1:].size)
 
 
+@pytest.mark.parametrize("trials", longer(5000, 20_000))
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
 @pytest.mark.no_cover
-def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float) -> None:
-    world, trials = World(seed=6), 20_000
+def test_propensities_match_the_frequencies_of_repeated_draws(exploration: float, trials: int) -> None:
+    world = World(seed=6)
     teacher = robandit.MultiLevelWeightedOFUL(
         dim=DIM, noise_range=NOISE, horizon=4000, radius_scale=0.02, seed=5, exploration=exploration
     )
@@ -213,9 +216,10 @@ def repeated(policy: robandit.MultiLevelWeightedOFUL, trials: int) -> robandit.M
     return robandit.MultiLevelWeightedOFUL.from_state(state)
 
 
+@pytest.mark.parametrize("trials", longer(5000, 30_000))
 @pytest.mark.no_cover
-def test_ties_between_actions_are_uniform() -> None:
-    policy = robandit.OFUL(dim=2, noise_range=0.5, trials=30_000, seed=9)
+def test_ties_between_actions_are_uniform(trials: int) -> None:
+    policy = robandit.OFUL(dim=2, noise_range=0.5, trials=trials, seed=9)
     counts = np.bincount(policy.choose([[0.6, 0.8], [1.0, 0.0], [0.1, 0.1]]).index, minlength=3)
     assert counts[2] == 0  # the shorter action has the smaller optimistic value
     assert stats.chisquare(counts[:2]).pvalue > 0.001
@@ -361,12 +365,13 @@ def test_what_is_clipped_is_counted_and_part_of_the_state() -> None:
     assert (one.clipped, free.clipped) == (1, 0)
 
 
+@pytest.mark.parametrize("trials", longer(5000, 20_000))
 @pytest.mark.no_cover
-def test_exploration_plays_uniformly_at_its_rate() -> None:
-    policy = robandit.Greedy(dim=2, noise_range=0.5, trials=20_000, seed=3, exploration=0.25)
-    policy.update(policy.choose([[1.0, 0.0]]), np.full(20_000, 1.0))
+def test_exploration_plays_uniformly_at_its_rate(trials: int) -> None:
+    policy = robandit.Greedy(dim=2, noise_range=0.5, trials=trials, seed=3, exploration=0.25)
+    policy.update(policy.choose([[1.0, 0.0]]), np.full(trials, 1.0))
     decision = policy.choose([[1.0, 0.0], [0.0, 0.5], [-1.0, 0.0]], propensity=True)
-    assert abs(decision.explored.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 20_000)
+    assert abs(decision.explored.mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / trials)
     assert stats.chisquare(np.bincount(decision.index[decision.explored], minlength=3)).pvalue > 0.001
     assert (decision.index[~decision.explored] == 0).all()
     assert set(decision.propensity.round(12)) == {round(0.75 + 0.25 / 3, 12), round(0.25 / 3, 12)}
@@ -390,7 +395,7 @@ def test_infinite_decision_sets(kind: Any, region: str) -> None:
     batch, single = kind(**shared, seed=1, trials=3), kind(**shared, seed=(1, 2))
     parameter = np.array([0.6, -0.5, 0.4])
     best = float(REGIONS[region].support(parameter[None]).values[0])
-    for t in range(60 if region == "ellipsoid" else 250):
+    for t in range(40 if region == "ellipsoid" else 250):
         decision, one = batch.choose(REGIONS[region]), single.choose(REGIONS[region])
         assert decision.index.tolist() == [-1, -1, -1]
         assert np.array_equal(decision.action[2], one.action) and decision.certified[2] == one.certified

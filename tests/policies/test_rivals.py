@@ -14,6 +14,7 @@ from scipy import stats
 from test_policies import ACTIONS, DIM, NEAR_TIE, NOISE, World
 from transcriptions import Ridge
 
+from thinned import longer, thinned
 import robandit
 from robandit.policies import Policy
 from robandit.policies.stochastic_corral import log_barrier_step
@@ -100,12 +101,12 @@ def test_one_ellipsoid_policies_play_as_transcribed(case: str) -> None:
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "settings",
-    [
+    longer(
+        {"discount": 0.5, "radius_scale": 0.3, "parameter_bound": 2.0, "action_bound": 1.5, "delta": 0.2},
         {"discount": 0.99},
         {"discount": 0.995, "radius_scale": 0.05},
         {"discount": 0.9, "radius": 0.7, "regularization": 0.3},
-        {"discount": 0.5, "radius_scale": 0.3, "parameter_bound": 2.0, "action_bound": 1.5, "delta": 0.2},
-    ],
+    ),
     ids=str,
 )
 def test_discounted_lin_ucb_plays_as_transcribed(settings: dict[str, Any]) -> None:
@@ -237,7 +238,7 @@ def test_samplers_learn_as_transcribed(case: str) -> None:
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("case", SAMPLERS)
-@pytest.mark.parametrize("rounds", [0, 30])
+@pytest.mark.parametrize("rounds", longer(30, 0))
 def test_samplers_draw_from_their_posterior(case: str, rounds: int) -> None:
     policy, reference, world = taught(case, rounds, trials=4000)
     scale = reference.v()
@@ -249,7 +250,7 @@ def test_samplers_draw_from_their_posterior(case: str, rounds: int) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("case", SAMPLERS)
+@pytest.mark.parametrize("case", thinned(SAMPLERS, fast=["LinTS, scaled", "robust", "robust, unknown"]))
 def test_samplers_play_each_action_as_often_as_its_chance_to_be_best(case: str) -> None:
     trials, rng = 4000, np.random.default_rng(5)
     policy, reference, world = taught(case, rounds=30, trials=trials)
@@ -659,7 +660,7 @@ def play_save(policy: Any, reference: Any, world: World, lengths: Any) -> tuple[
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("case", SAVES)
+@pytest.mark.parametrize("case", thinned(SAVES, fast=["theory", "scaled", "short", "deep"]))
 def test_save_plays_as_transcribed(case: str) -> None:
     smallest, settings = SAVES[case]
     policy, reference = both("SAVE", {"horizon": 3000, **settings})
