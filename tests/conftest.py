@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """With xdist, pytest-cov begins to trace in every process, and only then, in workers, what is kept. The mark
-    `no_cover` pauses the latter alone, and so would leave the tracing on, and most of its cost: the first one ends here.
-    """
+    """With xdist, pytest-cov begins to trace in every process, and once more, in workers, what is kept. The mark
+    `no_cover` pauses the latter alone, which would leave the cost of tracing: so the first one ends here."""
     cov = session.config.pluginmanager.getplugin("_cov")
     with_others = hasattr(session.config, "workerinput") or session.config.getoption("numprocesses", None)
     if with_others and cov is not None and cov.cov_controller is not None:

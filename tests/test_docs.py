@@ -76,6 +76,7 @@ def test_prose_fits_the_window(page: Path) -> None:
     assert not wide, "\n".join(wide)
 
 
+@pytest.mark.no_cover
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link and image is a file in the repository, and every anchor a heading."""
     for target in LINK.findall(prose(page)):
@@ -161,11 +162,13 @@ def look_up(command: str) -> None:
             assert option in parser._option_string_actions, f"`{path}` has no {option}"
 
 
+@pytest.mark.no_cover
 def test_commands_in_blocks_can_be_given(page: Path) -> None:
     for command in blocks(page):
         give(command)
 
 
+@pytest.mark.no_cover
 def test_commands_that_are_mentioned_exist(page: Path) -> None:
     for command in mentions(page):
         look_up(command)

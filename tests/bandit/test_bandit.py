@@ -28,6 +28,7 @@ def saved(bandit: Bandit, folder: Path) -> bytes:
 # The same as by hand.
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("given", [None, "oful", OFUL, robandit.MultiLevelWeightedOFUL])
 def test_it_plays_as_its_policy_does_by_hand(given: Any) -> None:
     features = schema()
@@ -91,6 +92,7 @@ def test_a_frame_and_ids_of_numbers() -> None:
 # Plain ids.
 
 
+@pytest.mark.no_cover
 def test_plain_ids_are_learnt_one_by_one() -> None:
     worth = {"a": 0.1, "b": 0.3, "c": 0.6, "d": 0.2}
     bandit, rng, chosen = Bandit(seed=4, fixed_sets=True), np.random.default_rng(0), []
@@ -206,6 +208,7 @@ def test_an_explanation_adds_up() -> None:
     assert alone.runner_up is None and alone.difference == {}
 
 
+@pytest.mark.no_cover
 def test_it_beats_uniform_play() -> None:
     bandit, rng, worth, uniform = Bandit(features=schema(), seed=1), np.random.default_rng(0), 0.0, 0.0
     for _ in range(1500):

@@ -115,6 +115,7 @@ def test_plain_data_come_back_as_they_were(tmp_path: Path, content: Any) -> None
         assert again.flags.writeable
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_saved_policy_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
     more: dict[str, Any] = {"horizon": 100, "corruption": 5.0}

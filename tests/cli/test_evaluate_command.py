@@ -308,6 +308,7 @@ def test_help_suffices(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in text
 
 
+@pytest.mark.no_cover
 @repeatable(25)
 @given(data=st.data())
 def test_any_log_reads_alike(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -97,6 +97,7 @@ def test_the_help_of_a_group(path: list[str], capsys: pytest.CaptureFixture[str]
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
 def test_the_help_of_a_command(
     path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -135,6 +135,7 @@ def test_many_at_once(service: Server) -> None:
     asyncio.run(crowd())
 
 
+@pytest.mark.no_cover
 def test_a_service_that_is_killed(tmp_path: Path) -> None:
     """The service is killed and started again while the client goes on, which sees no error; everything counts once."""
     path, servers = tmp_path / "log.db", []
@@ -213,6 +214,7 @@ def client_of(fake: Fake, retries: int = 8) -> Client:
 FAULTS = st.lists(st.sampled_from(["lost", "stopping", "unsent", "busy"]), max_size=5)
 
 
+@pytest.mark.no_cover
 @given(FAULTS, FAULTS, st.integers(0, 4))
 @settings(deadline=None)
 def test_whatever_is_lost_counts_once(first: list[str], second: list[str], retries: int) -> None:

@@ -81,6 +81,7 @@ def test_a_monitor_does_not_depend_on_the_batch() -> None:
     assert np.array_equal(together.proved, np.concatenate([trace.proved for trace in alone], axis=1))
 
 
+@pytest.mark.no_cover
 def test_lost_rewards_are_not_observed() -> None:
     lossy = environments.Delayed(dim=4, actions=6, lost=0.5)
     trace = simulate(
@@ -93,6 +94,7 @@ def test_lost_rewards_are_not_observed() -> None:
     assert not trace.proved.any()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name != "replay"])
 def test_the_noise_scale_of_every_environment_holds(name: str) -> None:
     """E exp(θε) ≤ exp(θ²s²/2), for every noise that it may draw."""

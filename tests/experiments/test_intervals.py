@@ -49,6 +49,7 @@ def test_the_interval_covers_as_it_says() -> None:
     assert 0.91 <= covered / 400 <= 0.985
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("trials", [1, 2, 7, 80, 1440])
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_clopper_pearson_against_scipy(trials: int, level: float) -> None:

@@ -337,6 +337,7 @@ def test_own_policies_and_attacks_race_in_the_arena(tmp_path: Path) -> None:
         race.plot("fresh set")
 
 
+@pytest.mark.no_cover
 def test_the_arena_does_as_the_command_does_also_with_an_attack_of_ones_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def test_the_wing_from_end_to_end(folder: Path, capsys: pytest.CaptureFixture[st
     assert main(words) == 0 and capsys.readouterr().out == said  # it is all there
 
 
+@pytest.mark.no_cover
 def test_held_out_data_have_a_command_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = made_up(60, fewest=2)
     pq.write_table(pa.table({"person": table.pop("who"), "action": table["colour"], **table}), tmp_path / "car.parquet")

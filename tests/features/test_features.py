@@ -70,6 +70,7 @@ def history(number: int, seed: int = 1) -> list[dict[str, Any]]:
 # The slow encoder's numbers, in every way.
 
 
+@pytest.mark.no_cover
 @given(records=st.lists(RECORDS, min_size=1, max_size=6), centred=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_vectors_are_those_of_the_slow_encoder(records: list[dict[str, Any]], centred: bool) -> None:
@@ -175,6 +176,7 @@ def test_a_fit_crosses_context_with_actions_and_sources_on_request() -> None:
 # Files.
 
 
+@pytest.mark.no_cover
 @given(records=st.lists(RECORDS, min_size=1, max_size=4))
 @settings(max_examples=20, deadline=None)
 def test_json_round_trips_bit_for_bit(records: list[dict[str, Any]]) -> None:

@@ -107,6 +107,7 @@ def test_t_quantile_is_students(level: float) -> None:
     np.testing.assert_allclose([t_quantile(level, nu) for nu in freedoms], expected, rtol=1e-9)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("trials", [2, 3, 6])
 def test_summary_is_the_mean_and_its_t_interval_whatever_the_order_of_rows(trials: int) -> None:
     table = make(FIVE[:2], [CLEAN, *flips(180, 30), ace()], trials, shuffle=True)
@@ -128,6 +129,7 @@ def test_scenarios_come_as_in_the_table_but_by_ascending_limit() -> None:
     assert list(summary(table)[Case(*CLEAN)]) == ["b", "a"]
 
 
+@pytest.mark.no_cover
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.floats(0.01, 0.14))
 def test_labels_are_spread_with_the_least_largest_move(wanted: list[float], gap: float) -> None:
     want = np.sort(wanted)
@@ -143,6 +145,7 @@ def test_labels_are_spread_with_the_least_largest_move(wanted: list[float], gap:
 # Regret over the rounds.
 
 
+@pytest.mark.no_cover
 def test_a_panel_for_each_scenario_says_which() -> None:
     figure = regret_curves(make(FIVE, [CLEAN, *flips(90, 180), ace()]))
     assert [title(axes) for axes in figure.axes] == [
@@ -157,6 +160,7 @@ def test_a_panel_for_each_scenario_says_which() -> None:
     assert {"round", "regret"} <= {text.get_text() for text in figure.texts} | {figure.get_supxlabel()}
 
 
+@pytest.mark.no_cover
 def test_curves_and_bands_are_the_means_and_t_intervals() -> None:
     scenarios = [CLEAN, *flips(90)]
     table = make(FIVE, scenarios)
@@ -191,6 +195,7 @@ def test_one_trial_has_no_interval() -> None:
     assert "95 %" not in words(regret_against_corruption(table))
 
 
+@pytest.mark.no_cover
 def test_a_policy_may_be_missing_from_a_scenario() -> None:
     table = pa.concat_tables([make(FIVE[:2], [CLEAN, *flips(90)]), make(FIVE[2:3], flips(90))])
     for figure, panels in ((regret_curves(table), 2), (regret_against_corruption(table), 1)):
@@ -237,6 +242,7 @@ def test_names_stay_apart() -> None:
     assert set(POLICY_NAMES) == set(POLICIES)
 
 
+@pytest.mark.no_cover
 def test_each_attack_has_a_panel_and_the_clean_runs_are_its_zero() -> None:
     both: list[Scenario] = [CLEAN, *flips(180, 90), ("paper", "late", "weak", 50.0), ace()]
     table = make(FIVE, both)
@@ -393,6 +399,7 @@ def test_the_same_table_gives_the_same_picture_and_settings_stay(name: str) -> N
     assert images[0] == images[1] and dict(mpl.rcParams) == before
 
 
+@pytest.mark.no_cover
 def test_policies_look_different_in_colour_and_in_grey_and_alike_everywhere() -> None:
     policies = [f"policy {i}" for i in range(12)]
     table = make(policies, [CLEAN, *flips(90)], trials=2)
@@ -412,6 +419,7 @@ def test_neither_pyplot_nor_pyarrow_is_imported() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.no_cover
 def test_bars_and_marks_show_the_quantiles_the_mean_and_the_worst_of_the_last_round() -> None:
     table = make(FIVE[:3], [CLEAN, *flips(30)], trials=150)
     figure = tails(table)

@@ -40,10 +40,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from observed import note, repeatable, worst
-from thinned import longer, thinned
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.frame import Frame
 from robandit.geometry.intersection import Intersection
+from thinned import longer, thinned
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracles need an 80-bit long double")
 
@@ -312,6 +312,7 @@ def test_check_support_rejects_a_wrong_value(monkeypatch: pytest.MonkeyPatch) ->
 # ------------------------------------------------------------------------------------------- one ellipsoid
 
 
+@pytest.mark.no_cover
 @regimes
 def test_single_support_and_distance(max_cond: float) -> None:
     @repeatable(40)
@@ -403,6 +404,7 @@ def test_intersection_support_on_planted_problems(max_cond: float, examples: int
     run()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ratio", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("dim", [2, 3, 10, 50])
@@ -515,6 +517,7 @@ def test_intersection_support_of_a_thin_lens(case: Case, depth: float) -> None:
     check_support(f"lens of depth {depth:.0e}", pair, a, dual_support(*pair, a), case.tolerance)
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_of_nested_pairs_is_the_inner_one(max_cond: float) -> None:
     @repeatable(30)
@@ -533,6 +536,7 @@ def test_intersection_of_nested_pairs_is_the_inner_one(max_cond: float) -> None:
     run()
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_of_identical_pairs_is_either(max_cond: float) -> None:
     @repeatable(30)
@@ -546,6 +550,7 @@ def test_intersection_of_identical_pairs_is_either(max_cond: float) -> None:
     run()
 
 
+@pytest.mark.no_cover
 @regimes
 def test_intersection_zero_direction_is_zero(max_cond: float) -> None:
     @repeatable(20)
@@ -562,6 +567,7 @@ def test_intersection_zero_direction_is_zero(max_cond: float) -> None:
     run()
 
 
+@pytest.mark.no_cover
 @repeatable(150)
 @given(
     centers=st.tuples(st.floats(-10, 10), st.floats(-10, 10)),
@@ -594,6 +600,7 @@ def test_intersection_in_one_dimension_is_interval_arithmetic(
     assert np.all(np.abs(answer.points[:2, 0] - [high, low]) <= 1e-8 * scale[:2] / slope)
 
 
+@pytest.mark.no_cover
 @repeatable(25)
 @given(case=cases(HARSH, min_dim=1), count=st.integers(1, 8))
 def test_intersection_support_lies_between_its_obvious_bounds(case: Case, count: int) -> None:
@@ -636,6 +643,7 @@ def test_emptiness_of_barely_touching_pairs(max_cond: float, examples: int) -> N
     run()
 
 
+@pytest.mark.no_cover
 @regimes
 def test_emptiness_of_clearly_disjoint_and_overlapping_pairs(max_cond: float) -> None:
     @repeatable(40)
@@ -766,6 +774,7 @@ def check_argmax(both: Intersection, directions: Float, pair: tuple[Body, Body])
     assert np.all(mask[values == values[top]])
 
 
+@pytest.mark.no_cover
 @regimes
 def test_argmax_agrees_with_support(max_cond: float) -> None:
     @repeatable(60)
@@ -795,6 +804,7 @@ def test_argmax_marks_every_tie(case: Case, count: int, copies: int) -> None:
     assert abs(best - both.argmax(directions)[1]) <= 1e-12 * value_scale(*pair, directions[top], float(best))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(20))
 def test_argmax_marks_every_tie_at_a_value_near_zero(seed: int) -> None:
     """Copies of one direction tie whatever the value; here it is zero up to rounding."""

@@ -131,6 +131,7 @@ def test_a_reset_forgets_the_bounds() -> None:
     assert (after[0] == fresh[0]).all() and after[1].tobytes() == fresh[1].tobytes()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["OFUL", "CWOFUL", "Quorum", "MultiLevelWeightedOFUL"])
 def test_a_policy_on_a_set_that_stays_is_one_that_knows_nothing_of_it(name: str) -> None:
     """Whether the set is recognised, or changed in between; the other policy is made anew in every round."""

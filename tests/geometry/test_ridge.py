@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observed import note
-from thinned import longer
 from robandit.geometry.ridge import Ridge
+from thinned import longer
 
 pytestmark = pytest.mark.skipif(not HAS_EXTENDED, reason="the oracle needs an 80-bit long double")
 
@@ -123,6 +123,7 @@ def histories(draw: st.DrawFn) -> Rows:
     return Rows(actions, rewards, 10.0 ** rng.uniform(low, high, size=rounds), 10.0 ** draw(st.integers(-3, 3)))
 
 
+@pytest.mark.no_cover
 @settings(max_examples=120, deadline=None, derandomize=True, database=None)
 @given(rows=histories())
 def test_updates_match_the_textbook(rows: Rows) -> None:

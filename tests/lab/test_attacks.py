@@ -63,6 +63,7 @@ def test_attack_that_seldom_lies(name: str, check: Callable[[MakeAttack], None])
     check(ATTACKS[name])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name != "none"])
 def test_the_checks_see_lies(name: str) -> None:
     attack = settings_of(name)[-1]()
@@ -429,6 +430,7 @@ def test_flips_of_the_unit_ball() -> None:
     assert adversary.ledger.c_play == near([1.3])  # 0.5 + 0.8
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name in ATTACKS if not ATTACKS[name].infinite])
 def test_an_attack_on_finite_sets_refuses_infinite_ones(name: str) -> None:
     world = UnitBall(dim=2)

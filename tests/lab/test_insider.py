@@ -37,6 +37,7 @@ def seen(offer: Offer) -> tuple[Floats, Floats, int]:
     return offer.actions[0], offer.means[0], int(offer.source[0])
 
 
+@pytest.mark.no_cover
 def test_lies_stay_within_the_tolerance_and_use_most_of_it() -> None:
     V, lied, used = np.zeros((4, 3, 3)), np.zeros((4, 3)), []
     for offer, place, lie in play(InsideTolerance(liars=2, tolerance=0.5, share=0.9), MEASURED, 400):
@@ -57,6 +58,7 @@ def test_lies_stay_within_the_tolerance_and_use_most_of_it() -> None:
     assert np.median(used) > 0.8
 
 
+@pytest.mark.no_cover
 def test_lies_about_clicks_are_clicks_and_seldom() -> None:
     rounds = play(InsideTolerance(liars=4), CLICKS, 3000)
     told = [(offer.rewards[0, place], lie) for offer, place, lie in rounds]
@@ -65,6 +67,7 @@ def test_lies_about_clicks_are_clicks_and_seldom() -> None:
     assert early > late > 0.0  # the tolerance grows more slowly than the data
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("target", [None, 3])
 def test_framing_shifts_liars_one_way_and_impostors_the_other(target: int | None) -> None:
     shifts: dict[int, list[tuple[Floats, float]]] = {}

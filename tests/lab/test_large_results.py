@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from thinned import thinned
 from robandit.lab import results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
+from thinned import thinned
 
 CONFIG: dict[str, Any] = {
     "policies": ["oful", {"name": "multi-level-weighted-oful", "radius_scale": 0.002}],  # the first tells no info

@@ -75,6 +75,7 @@ def test_environments_of_different_shape_do_not_share_a_batch() -> None:
     ]
 
 
+@pytest.mark.no_cover
 def test_the_papers_environment_follows_the_attack() -> None:
     run = Run.read({"policies": ["oful"], "attacks": [{"name": "flip", "rounds": 30}, "late"]})
     trace = next(task.run() for task in run.tasks(batch=64))
@@ -193,6 +194,7 @@ def test_ones_own_classes_are_found_in_a_file(tmp_path: Path) -> None:
     assert [task.run().regret.shape[1] for task in run.tasks(64)] == [2]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

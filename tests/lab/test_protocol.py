@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from thinned import thinned
 from robandit import OFUL, Greedy, LinTS, MultiLevelWeightedOFUL, Quorum, RobustWeightedOFUL, WeightedOFUL
 from robandit.lab.attacks import (
     Attack,
@@ -46,6 +45,7 @@ from robandit.lab.oracles import OFULToldLiars
 from robandit.lab.protocol import MakePolicy, Scenario, Trace, checkpoints, simulate, simulate_each
 from robandit.policies import Decision, Policy, radius
 from robandit.streams import ENVIRONMENT, Draws
+from thinned import thinned, untraced
 
 DIM, ACTIONS, ROUNDS, SEED = 4, 6, 60, 11
 SIZE: dict[str, Any] = {"dim": DIM, "actions": ACTIONS}
@@ -268,9 +268,10 @@ COVERING = [
     case for case in CASES if case[1] == "ball" or (list(ENVIRONMENTS).index(case[1]) + list(LIARS).index(case[2])) % 2
 ]
 """Half of them, in which each environment meets half of the liars, and each liar half of the environments."""
+TRACED = "Multi-level", "ball", "flip, budget"
 
 
-@pytest.mark.parametrize(("policy", "environment", "liar"), thinned(CASES, fast=COVERING))
+@pytest.mark.parametrize(("policy", "environment", "liar"), untraced(thinned(CASES, fast=COVERING), but=[TRACED]))
 def test_transcription(policy: str, environment: str, liar: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, world, trials, told = POLICIES[policy], ENVIRONMENTS[environment], [0, 3], Told(monkeypatch)
     rounds = 25 if environment == "ball" else ROUNDS  # it is slow
@@ -385,6 +386,7 @@ def test_batches_of_any_size(learner: str) -> None:
         assert_same(beside([play(make, [Scenario(world, attack, batch)]) for batch in batches]), whole)
 
 
+@pytest.mark.no_cover
 def test_order_of_trials() -> None:
     shuffled = [3, 0, 6, 2, 5, 1, 4]
     for world, attack, _ in SCENARIOS.values():
@@ -404,6 +406,7 @@ def test_balls_stack_after_a_budget_is_spent() -> None:
     assert_same(play(OFUL, scenarios), beside([play(OFUL, [scenario]) for scenario in scenarios]))
 
 
+@pytest.mark.no_cover
 def test_trials_that_learn_at_different_paces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Radii are tabulated for some thousand updates at a time. Trials need not get there together."""
     monkeypatch.setattr(radius, "_CHUNK", 16)
@@ -414,6 +417,7 @@ def test_trials_that_learn_at_different_paces(monkeypatch: pytest.MonkeyPatch) -
         assert_same(together, beside([play(make, [scenario]) for scenario in scenarios]))
 
 
+@pytest.mark.no_cover
 def test_repeated_trials() -> None:
     world, attack, _ = SCENARIOS["random flips"]  # one object for all: what it remembers must be each scenario's own
     scenarios = [Scenario(world, attack, [2, 1, 2]), Scenario(world, attack, [1])]
@@ -474,6 +478,7 @@ def test_only_checkpoints_are_recorded() -> None:
     np.testing.assert_array_equal(play(OFUL, [SCENARIOS["paper, flip"]]).round, checkpoints(ROUNDS))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("rounds", [1, 255, 256, 257, 700])
 def test_progress(rounds: int) -> None:
     calls: list[int] = []
@@ -592,6 +597,7 @@ class Watchful(Counted):
         """It does nothing with it, but it might."""
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("kind", "world", "asked"),
     [

@@ -79,6 +79,7 @@ def pieces(path: Path) -> list[Path]:
     return sorted(path.with_name(path.name + ".parts").glob("*.parquet"))
 
 
+@pytest.mark.no_cover
 def test_the_table_is_tidy_and_tells_what_it_is_from(tmp_path: Path) -> None:
     run = Run.read(CONFIG)
     result = carry_out(run, tmp_path / "run.parquet", engine=ALONE)
@@ -105,6 +106,7 @@ def test_the_table_is_tidy_and_tells_what_it_is_from(tmp_path: Path) -> None:
     assert len({(r["policy"], r["attack"], r["C"], r["trial"], r["round"]) for r in rows}) == table.num_rows
 
 
+@pytest.mark.no_cover
 def test_the_table_is_the_trace(tmp_path: Path) -> None:
     run = Run.read(CONFIG)
     table = carry_out(run, tmp_path / "run.parquet", engine=Engine(workers=1, batch=1000)).table
@@ -149,6 +151,7 @@ def test_a_piece_that_is_damaged_during_the_run_is_noticed(
     assert path.read_bytes() == undisturbed and redone == [2]
 
 
+@pytest.mark.no_cover
 def test_what_a_kill_leaves_while_the_pieces_are_put_together_is_cleared_up(
     tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +178,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     assert len(ran) == 8 - after % 8
 
 
+@pytest.mark.no_cover
 def test_damaged_pieces_are_noticed_and_redone(
     tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +201,7 @@ def test_damaged_pieces_are_noticed_and_redone(
     assert sorted(redone) == list(range(8))
 
 
+@pytest.mark.no_cover
 def test_pieces_without_a_readable_stamp_are_not_trusted(
     tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def test_rewards_beyond_the_declared_range_are_shown_and_no_fraud(tmp_path: Path
         audit(save(tmp_path / "percent.csv", log), AuditSettings(noise=9.0, reward_range=(-1.0, 1.0)))
 
 
+@pytest.mark.no_cover
 def test_sigma_of_each_row_counts(tmp_path: Path) -> None:
     log = feedback(600)
     path = save(tmp_path / "log.csv", log | {"s": [10.0] * 600})
@@ -683,6 +684,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
     assert b"100%" in shown and b"B/s" in shown
 
 
+@pytest.mark.no_cover
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 def test_a_browser_shows_it_without_overflow_or_complaint(found: Audit, clean: Audit, tmp_path: Path) -> None:
     long = replace(found.columns, source="a_name_that_cannot_be_broken_" * 8)
@@ -752,6 +754,7 @@ def test_a_reference_needs_rows_and_no_declaration_beside_it(tmp_path: Path) -> 
         audit(path, replace(settings, highest_mean=0.5), sigma="x0")
 
 
+@pytest.mark.no_cover
 def test_a_model_that_is_bent_is_seen_to_be(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x = rng.uniform(-1.0, 1.0, 8000)
@@ -776,6 +779,7 @@ def test_scales_and_units_do_not_matter(tmp_path: Path) -> None:
     assert odd.certificate.lower_bound > 0.7 * plain.certificate.lower_bound > 1.0
 
 
+@pytest.mark.no_cover
 def test_scattered_lies_are_proved_by_single_rounds(tmp_path: Path) -> None:
     log, rng = feedback(2000, fraud=0.0), np.random.default_rng(2)
     lies = rng.permutation(2000)[:60]
@@ -845,6 +849,7 @@ def test_columns_that_are_the_same_do_no_harm(tmp_path: Path) -> None:
     assert found.certificate.lower_bound > 0.0
 
 
+@pytest.mark.no_cover
 def test_a_reference_carries_no_confidence_and_names_nobody(tmp_path: Path) -> None:
     """Averages bound no single mean: here an interaction is seen in the mix of one honest source alone."""
 

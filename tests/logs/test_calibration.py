@@ -124,6 +124,7 @@ def check_learner(rounds: int, **settings: Any) -> None:
     assert np.abs(z).max() < norm.isf(1e-3 / 8)
 
 
+@pytest.mark.no_cover
 def test_what_the_service_logs_are_frequencies() -> None:
     check_learner(1500, policy="oful", exploration=0.1)
 

@@ -47,6 +47,7 @@ def test_who_lies_stands_out_and_nobody_else_does() -> None:
         assert [stands_out(rounds, source) for source in range(4)] == [True, False, False, False]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("what", ["clean", "drifts"])
 def test_among_sources_that_are_alike_one_stands_out_one_time_in_fifty(
     what: str, monkeypatch: pytest.MonkeyPatch
@@ -71,6 +72,7 @@ def watched(seed: int, *, drift: float = 0.0, differs: float = 0.0) -> tuple[str
     return monitor.certificate().suspect, Labelled(actions, rewards, sources)
 
 
+@pytest.mark.no_cover
 def test_a_drift_that_was_declared_away_names_nobody() -> None:
     for seed in (10, 44):
         suspect, rounds = watched(seed, drift=0.35)

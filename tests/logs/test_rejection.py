@@ -25,6 +25,7 @@ def logged(decisions: int, chances: Any, seed: int = 1) -> tuple[DecisionSets, D
     return full, read_sets(table | {"reward": reward, "p": p}, columns)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("chances", [[0.25] * 4, [0.1, 0.2, 0.3, 0.4]])
 def test_a_policy_that_plays_at_random_earns_what_uniform_play_does(chances: list[float]) -> None:
     full, log = logged(2000, chances)
@@ -35,6 +36,7 @@ def test_a_policy_that_plays_at_random_earns_what_uniform_play_does(chances: lis
     assert abs(found.kept.mean() - expected) < 5 * (expected / 8) ** 0.5 + 10
 
 
+@pytest.mark.no_cover
 def test_a_policy_that_learns_beats_what_was_done() -> None:
     full, log = logged(2000, [0.25] * 4)
     found = rejection_replay(log, Greedy(dim=3, noise_range=1.0, exploration=0.1, trials=4, seed=2), seed=3)

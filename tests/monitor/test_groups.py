@@ -57,6 +57,7 @@ def all_of(sums: Sums) -> Groups:
 DOINGS = ["append", "add", "add", "old", "merge"]
 
 
+@pytest.mark.no_cover
 @given(st.integers(0, 10**6), st.sampled_from([1, BATCH]), st.lists(st.sampled_from(DOINGS), max_size=60))
 @repeatable(60)
 def test_sums_are_of_the_rounds(seed: int, batch: int, doings: list[str]) -> None:

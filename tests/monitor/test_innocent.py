@@ -13,11 +13,11 @@ import pytest
 from monitor_oracles import Array
 from test_monitor import flips, watching
 
-from thinned import longer
 from robandit import CorruptionMonitor, joint_certificate
 from robandit.service.learning.learner import Learner
 from robandit.service.learning.looker import look
 from robandit.wire.types import BanditSettings
+from thinned import longer
 
 
 def sphere(rng: np.random.Generator, rounds: int, dim: int) -> Array:

@@ -9,9 +9,9 @@ import pytest
 from monitor_oracles import Array
 from scipy import stats
 
-from thinned import thinned
 from robandit import CorruptionMonitor
 from robandit.monitor.single_rounds import Rounds, prove_by_rounds
+from thinned import thinned
 
 ZETA = 0.1
 WORLDS = ["linear", "sources", "signs", "halves", "days", "clicks", "constant", "constant clicks"]
@@ -82,7 +82,9 @@ def test_thousands_of_clean_streams_are_seldom_accused(kind: str, delta: float) 
     assert at_least(wrong) <= delta
 
 
-@pytest.mark.parametrize("kind", thinned(["sources", "signs", "halves", "days", "constant"], fast=["signs", "constant"]))
+@pytest.mark.parametrize(
+    "kind", thinned(["sources", "signs", "halves", "days", "constant"], fast=["signs", "constant"])
+)
 @pytest.mark.no_cover
 def test_a_tolerance_that_is_too_small_is_caught(kind: str) -> None:
     assert at_least(accused(kind, 100, 250, 0.05, misspecification=0.4 * ZETA)) > 0.5

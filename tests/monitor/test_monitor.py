@@ -20,7 +20,6 @@ from monitor_oracles import Array, SlowGroup, SlowMonitor
 from scipy import stats
 from test_contradiction import Call, recorded
 
-from thinned import longer
 from robandit import Certificate, CorruptionMonitor, joint_certificate
 from robandit.monitor import joint
 from robandit.monitor import monitor as module
@@ -28,6 +27,7 @@ from robandit.monitor.certificate import Group
 from robandit.monitor.contradiction import Bound, lower_bound
 from robandit.monitor.groups import Groups
 from robandit.monitor.radii import Assumptions
+from thinned import longer
 
 NOISE = 0.05
 
@@ -90,6 +90,7 @@ def same(one: Any, other: Any) -> bool:
 # ------------------------------------------------------------------------------------ blocks
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("block", [16, 5])
 def test_blocks_after_any_number_of_rounds(block: int) -> None:
     monitor = CorruptionMonitor(dim=1, noise=1.0, block=block)
@@ -106,6 +107,7 @@ def test_blocks_after_any_number_of_rounds(block: int) -> None:
     assert 3 < most < 5
 
 
+@pytest.mark.no_cover
 def test_few_blocks_after_many_rounds() -> None:
     monitor, rounds = CorruptionMonitor(dim=1, noise=1.0), 2**17
     monitor.observe_log(np.ones((rounds, 1)), np.zeros(rounds))
@@ -177,6 +179,7 @@ def check_sources(monitor: CorruptionMonitor, reference: SlowMonitor) -> None:
         check_groups(seen[-1].groups, expected)
 
 
+@pytest.mark.no_cover
 def test_no_more_than_all_of_delta_is_spent() -> None:
     monitor, spent = CorruptionMonitor(dim=1, noise=1.0, block=2), dict[tuple[int, int], float]()
     for _ in range(300):
@@ -302,6 +305,7 @@ def test_looking_costs_nothing() -> None:
     assert same(looked.certificate(), once.certificate()) and same(looked.state(), once.state())
 
 
+@pytest.mark.no_cover
 def test_what_lies_cost_in_one_dimension_is_proved_almost_whole() -> None:
     for seed in range(2):
         stream = flips(1024, 256, 320, dim=1, seed=seed, noise=1e-3)
@@ -346,6 +350,7 @@ def test_streams_at_once_are_as_each_alone() -> None:
     assert together[3].lower_bound > 5 + together[0].lower_bound
 
 
+@pytest.mark.no_cover
 def test_noise_of_its_own_for_each_stream() -> None:
     scales = (0.02, 0.1, 0.3)
     streams = [flips(200, 0, 40, seed=row, noise=noise) for row, noise in enumerate(scales)]
@@ -358,6 +363,7 @@ def test_noise_of_its_own_for_each_stream() -> None:
     assert (batch.lower_bounds() > 0).sum() >= 2
 
 
+@pytest.mark.no_cover
 def test_a_log_is_as_one_by_one() -> None:
     stream, rng = flips(300, 60, 90), np.random.default_rng(1)
     sigma, source = rng.uniform(0.5, 2.0, 300) * NOISE, rng.choice(["a", "b", "c", "d"], 300)
@@ -451,6 +457,7 @@ def test_what_is_beyond_the_range_is_certain() -> None:
     assert at_the_ends.certificate().lower_bound == 0 and at_the_ends.certificate().altered == 0
 
 
+@pytest.mark.no_cover
 def test_the_least_number_of_altered_rewards() -> None:
     stream = flips(600, 100, 160)
     width = 2.6
@@ -478,6 +485,7 @@ def by_source(rounds: int, liar: str, share: float = 0.25, *, names: Sequence[st
     return Stream(honest.actions, rewards, np.where(source == liar, lying.lies, 0.0)), source
 
 
+@pytest.mark.no_cover
 def test_the_lying_source_comes_first() -> None:
     stream, source = by_source(400, "x")
     monitor = CorruptionMonitor(dim=3, noise=NOISE, sources=10)
@@ -665,6 +673,7 @@ def test_a_shard_without_rounds_takes_nothing_away() -> None:
     assert found.delta == pytest.approx(0.03)
 
 
+@pytest.mark.no_cover
 def test_one_shard_alone() -> None:
     shard = watching(flips(300, 50, 90))
     assert joint_certificate([shard]).lower_bound == pytest.approx(shard.certificate().lower_bound, rel=0.01)

@@ -9,10 +9,10 @@ import pytest
 from monitor_oracles import POWERS, Array, SlowGroup, prior, rank
 from test_contradiction import as_groups
 
-from thinned import longer
 from robandit import CorruptionMonitor
 from robandit.monitor.norms import _stretched
 from robandit.monitor.radii import Assumptions, RareEvents, Spectra
+from thinned import longer
 
 BLUNT = 1.0 / 16.0
 

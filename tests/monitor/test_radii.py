@@ -19,6 +19,7 @@ def log_moment(rate: float, exponent: float) -> float:
     return math.log1p(rate * math.expm1(exponent)) - exponent * rate
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("cap", [0.01, 0.05, 0.2, 0.45, 0.5, 0.9])
 def test_the_scale_is_sub_gaussian_for_every_rate_below_the_cap(cap: float) -> None:
     scale = RareEvents(1.0, cap).scale

@@ -102,6 +102,7 @@ def test_going_back_forgets_the_proof() -> None:
         game.rewind(11)
 
 
+@pytest.mark.no_cover
 def test_it_ends_where_the_world_ends() -> None:
     game = Game(SHORT["paper"]._replace(rounds=50), seed=1, budget=1.0)
     game.play(49)

@@ -123,6 +123,7 @@ def replayed(server: PlayServer, page: Page, folder: Path) -> list[float]:
     return [float(trace.regret[-1, 0]) for trace in traces]
 
 
+@pytest.mark.no_cover
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_by_keyboard_and_by_the_clock(server: PlayServer, browser: Browser, scheme: Any) -> None:  # noqa: F811

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thinned import longer
 import robandit
 from robandit import attacks, environments
 from robandit.lab.protocol import Scenario, simulate
 from robandit.policies.dissent import Surprise
+from thinned import longer
 
 
 def judge(surprise: Surprise, distance: Any, rewards: Any, now: int, least: float = 0.04, seen: Any = True) -> Any:
@@ -46,6 +46,7 @@ class SlowSurprise:
 ROUNDS = st.tuples(st.floats(0.0, 100.0), st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.booleans())
 
 
+@pytest.mark.no_cover
 @settings(max_examples=100, deadline=None)
 @given(st.lists(ROUNDS, max_size=60), st.sampled_from([0.04, 1.0]))
 def test_it_judges_as_its_transcription(rounds: list[tuple[float, float, bool]], least: float) -> None:

@@ -19,6 +19,7 @@ def made(name: str, seed: int, trials: int | None = None) -> Policy[Any]:
     return kind(dim=3, noise_range=0.5, seed=seed, trials=trials, **more)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("trials", [None, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_it_learns_and_its_rounds_are_those_of_the_other(name: str, trials: int | None) -> None:

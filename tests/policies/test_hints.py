@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from thinned import longer, thinned
 from robandit import MultiLevelWeightedOFUL
 from robandit.geometry.intersection import Intersection
+from thinned import longer, thinned
 
 DIM, ACTIONS, TRIALS, ROUNDS, LIES = 4, 6, 5, 160, 60
 

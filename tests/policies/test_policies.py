@@ -12,10 +12,10 @@ import pytest
 import transcriptions as slow
 from scipy import stats
 
-from thinned import longer, thinned
 import robandit
 from robandit.geometry.regions import Region
 from robandit.policies import Policy
+from thinned import longer, thinned, untraced
 
 DIM, ACTIONS, NOISE = 4, 6, 0.5
 NEAR_TIE = 1e-9  # the transcription and the policy may break a tie as close as this differently
@@ -128,6 +128,7 @@ def check_multi_level(settings: dict[str, Any], rounds: int, lies: int, seed: in
         assert cascades > rounds / 10, "this test is meant to see the cascade at work"
 
 
+@pytest.mark.no_cover
 def test_robust_weighted_and_plain_choose_alike_at_the_same_radius_and_floor() -> None:
     shared: dict[str, Any] = {"dim": DIM, "noise_range": NOISE, "radius": 0.8, "seed": 3}
     policies = [
@@ -145,6 +146,7 @@ def test_robust_weighted_and_plain_choose_alike_at_the_same_radius_and_floor() -
             policy.update(decision, reward)
 
 
+@pytest.mark.no_cover
 def test_greedy_is_the_limit_of_a_vanishing_radius() -> None:
     greedy = robandit.Greedy(dim=DIM, noise_range=NOISE, seed=3)
     limit = robandit.OFUL(dim=DIM, noise_range=NOISE, seed=3, radius_scale=1e-12)
@@ -386,7 +388,7 @@ REGIONS: dict[str, Region] = {
 }
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@pytest.mark.parametrize("region", untraced(REGIONS, but=["ball"]))
 @pytest.mark.parametrize("kind", [robandit.OFUL, robandit.MultiLevelWeightedOFUL])
 def test_infinite_decision_sets(kind: Any, region: str) -> None:
     horizon = {"horizon": 500} if kind is robandit.MultiLevelWeightedOFUL else {}

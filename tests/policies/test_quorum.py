@@ -336,6 +336,7 @@ def test_late_shuffled_and_missing_rewards_expose_a_late_liar() -> None:
     assert np.linalg.norm(policy.estimate().center - [0.4, -0.4, 0.4]) < 0.15
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("lean", "tolerance"), [(0.02, 0.0), (0.05, 0.05), (0.1, 0.1)])
 def test_honest_sources_that_differ_are_not_expelled(lean: float, tolerance: float) -> None:
     policy = robandit.Quorum(dim=3, noise_range=R, seed=1, tolerance=tolerance)
@@ -343,6 +344,7 @@ def test_honest_sources_that_differ_are_not_expelled(lean: float, tolerance: flo
     assert all(standing.since is None and standing.weight > 0.9 for standing in policy.standings())
 
 
+@pytest.mark.no_cover
 def test_the_result_table_shows_its_counts_as_they_stand() -> None:
     """They are counts already, and are not added up over the rounds."""
     run = Run.read(

@@ -33,6 +33,7 @@ def test_the_evidence_is_a_whole_arena() -> None:
         assert means == sorted(means)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("known", "world"),
     [

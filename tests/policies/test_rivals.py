@@ -14,10 +14,10 @@ from scipy import stats
 from test_policies import ACTIONS, DIM, NEAR_TIE, NOISE, World
 from transcriptions import Ridge
 
-from thinned import longer, thinned
 import robandit
 from robandit.policies import Policy
 from robandit.policies.stochastic_corral import log_barrier_step
+from thinned import longer, thinned
 
 HORIZON = 4000
 
@@ -134,6 +134,7 @@ def test_a_trial_without_a_reward_forgets_nothing() -> None:
             assert all(np.array_equal(array[1], before[name]) for name, array in policy.state()["arrays"].items())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["CWOFUL", "VarianceAwareCWOFUL", "GAdaOFUL"])
 def test_corruption_per_trial(name: str) -> None:
     amounts, shared = (0.0, 5.0, 80.0), {"horizon": HORIZON, "radius_scale": 0.05}
@@ -151,6 +152,7 @@ def test_corruption_per_trial(name: str) -> None:
         batch.update(decision, rewards)
 
 
+@pytest.mark.no_cover
 def test_cw_oful_without_corruption_plays_exactly_as_oful() -> None:
     shared: dict[str, Any] = {"dim": DIM, "noise_range": NOISE, "radius": 0.8, "seed": 3}
     clean, plain = robandit.CWOFUL(**shared, horizon=HORIZON, corruption=0.0), robandit.OFUL(**shared)
@@ -187,6 +189,7 @@ def follow(rounds: int, outliers: float, seed: int) -> tuple[Any, Any, Any, Ridg
     return policy, reference, world, ridge
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_one_newton_step_a_round_stays_close_to_the_full_estimator(seed: int) -> None:
     policy, reference, world, _ = follow(600, outliers=0.0, seed=seed)
@@ -195,6 +198,7 @@ def test_one_newton_step_a_round_stays_close_to_the_full_estimator(seed: int) ->
     assert apart < 0.1 * np.linalg.norm(reference.minimiser() - world.parameter)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_outliers_move_gadaoful_far_less_than_ridge_with_its_weights(seed: int) -> None:
     policy, _, world, ridge = follow(600, outliers=0.05, seed=seed)
@@ -228,6 +232,7 @@ def taught(case: str, rounds: int, trials: int) -> tuple[Any, Any, World]:
     return policy, reference, world
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", SAMPLERS)
 def test_samplers_learn_as_transcribed(case: str) -> None:
     policy, reference, _ = taught(case, rounds=600, trials=2)
@@ -567,6 +572,7 @@ def test_cobe_plays_as_transcribed(case: str) -> None:
     assert (reference.k > 1) == (settings.get("radius_scale") == 1e-4)
 
 
+@pytest.mark.no_cover
 def test_cobe_gives_up_bases_that_are_outdone() -> None:
     policy, reference = both("COBE", {"horizon": 200, "radius_scale": 0.002})
     world, epochs = World(20), [1]

@@ -11,6 +11,7 @@ from robandit.policies import POLICIES
 from robandit.policies.settings import describe
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", [Policy, Bandit, *POLICIES.values()])
 def test_help_says_what_every_setting_means(kind: type) -> None:
     assert "Settings:" in pydoc.render_doc(kind)

@@ -13,6 +13,7 @@ from robandit.lab.checks import check_policy
 from robandit.policies.sources import SourceSlots, read_logged_sources, read_source
 
 
+@pytest.mark.no_cover
 def test_a_policy_that_tells_sources_apart_keeps_the_contract() -> None:
     check_policy(partial(Wary, noise_range=0.5))
 
@@ -40,6 +41,7 @@ def rounds_of(*labels: Any) -> Any:
     return st.lists(st.lists(st.sampled_from(labels), min_size=3, max_size=3), max_size=20)
 
 
+@pytest.mark.no_cover
 @given(
     st.one_of(
         rounds_of("a", "b", "c", "d", None).map(lambda rounds: (object, rounds)),

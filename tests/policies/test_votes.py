@@ -76,6 +76,7 @@ def test_sums_of_quadratics_and_lengths(seed: int, count: int, dim: int, spread:
     np.testing.assert_allclose(lengths(full, b, 0.7), slow, rtol=1e-6)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("seed", "count", "dim", "spread"), SHAPES)
 @pytest.mark.parametrize("lies", [0, 2])
 def test_the_convex_vote_is_the_minimum(seed: int, count: int, dim: int, spread: float, lies: int) -> None:

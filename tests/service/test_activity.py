@@ -110,6 +110,7 @@ def test_the_worst_names_take_a_bounded_space() -> None:
 # ------------------------------------------------------------------------------------ intervals
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("low", "high", "rate"), [(0.0, 1.0, 0.02), (0.0, 1.0, 0.4), (-5.0, 15.0, 0.9)])
 @pytest.mark.parametrize("count", [5, 40, 400])
 def test_intervals_hold_the_truth(low: float, high: float, rate: float, count: int) -> None:
@@ -209,6 +210,7 @@ def by_hand(log: list[Event]) -> dict[str, dict[str | None, list[float]]]:
     return found
 
 
+@pytest.mark.no_cover
 def test_it_is_the_fold_of_the_log(tmp_path: Path) -> None:
     """After a change of the policy, with rewards that come late, and from a snapshot in the middle."""
     hub = Hub(store(tmp_path))

@@ -55,6 +55,7 @@ def log() -> list[Event]:
     return visits(700, ["mail", "search", "partner", "app"], liar="partner")
 
 
+@pytest.mark.no_cover
 def test_a_doubted_source_is_named_first_with_when_and_how_far(log: list[Event]) -> None:
     learner = folded(log)
     found = belief(learner)

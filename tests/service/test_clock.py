@@ -39,6 +39,7 @@ def rewards(hub: Hub, name: str) -> Callable[[], Any]:
     return lambda: hub.reward("shop", [Feedback(decision_id=name, reward=0.1)])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("jump", [DAY, -DAY, 400 * DAY])
 def test_a_jump_changes_no_window(jump: float, tmp_path: Path) -> None:
     machine = Machine(tmp_path / "log.db")

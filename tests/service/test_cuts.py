@@ -222,6 +222,7 @@ def test_nothing_that_old(tmp_path: Path) -> None:
     shop.end()
 
 
+@pytest.mark.no_cover
 def test_a_new_policy_learns_what_is_left_and_says_so(tmp_path: Path) -> None:
     """An oracle without this code: a ridge regression on the rewards of decisions that are left."""
     shop = Shop(tmp_path, msgspec.structs.replace(SLOW, policy="lin-ts"))
@@ -251,6 +252,7 @@ def _ids(count: int) -> list[str]:
     return [f"d{number}" for number in range(count)]
 
 
+@pytest.mark.no_cover
 def test_a_ruling_outlives_the_cut(tmp_path: Path) -> None:
     shop = Shop(tmp_path, SLOW)
     shop.visit(20)
@@ -332,6 +334,7 @@ def test_an_older_file_shrinks_once_it_was_told_to(tmp_path: Path, capsys: pytes
     assert main(["shrink", str(tmp_path / "nothing.db")]) == 1
 
 
+@pytest.mark.no_cover
 def test_what_goes_holds_nobody_up_and_is_gone_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "PURGE", 10)
     shop = Shop(tmp_path, SLOW)
@@ -408,6 +411,7 @@ def test_a_policy_that_learns_meanwhile_begins_again(tmp_path: Path) -> None:
     shop.end()
 
 
+@pytest.mark.no_cover
 def test_a_change_made_meanwhile_has_learnt_what_goes(tmp_path: Path) -> None:
     """The cut is planned before the change, and installed after it."""
     shop, twin = Shop(tmp_path / "a", SLOW), Shop(tmp_path / "b", SLOW)
@@ -504,6 +508,7 @@ def test_a_store_whose_logs_were_cut_folds_the_same(tmp_path: Path) -> None:
     hub._store.close()
 
 
+@pytest.mark.no_cover
 def test_a_backup_while_the_file_shrinks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "PURGE", 20)
     monkeypatch.setattr(sqlite_copy, "_AT_ONCE", 4)

@@ -215,6 +215,7 @@ BANDITS = {
 }
 
 
+@pytest.mark.no_cover
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:

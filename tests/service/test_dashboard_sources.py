@@ -32,6 +32,7 @@ def write(path: Path, bandits: dict[str, list[Event]]) -> None:
     store.close()
 
 
+@pytest.mark.no_cover
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_doubted_source_comes_first_in_words(tmp_path: Path, browser: Browser, scheme: Any) -> None:  # noqa: F811

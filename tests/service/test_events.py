@@ -19,6 +19,7 @@ def decided(name: str, numbers: list[float], offered: bytes | None) -> Decided:
     )  # fmt: skip
 
 
+@pytest.mark.no_cover
 @given(st.text(max_size=8), NUMBERS)
 def test_what_is_packed_is_the_same_event_bit_for_bit(name: str, numbers: list[float]) -> None:
     """Whatever its names are, and whatever bytes its numbers have: line feeds among them."""

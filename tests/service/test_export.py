@@ -65,6 +65,7 @@ def table_of(events: list[Event], size: int = 100) -> pa.Table:
         return pq.read_table(file)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("exploration", [0.0, 0.2])
 def test_every_decision_is_a_row(exploration: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "ROWS", 64)

@@ -48,6 +48,7 @@ def without(shop: Shop, ids: set[str], settings: BanditSettings) -> Any:
     return bare(learner)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", ["quorum", "multi-level-weighted-oful", "lin-ts", "exp3p"])
 @pytest.mark.filterwarnings("ignore::robandit.GuaranteeLapsed")
 def test_the_state_is_one_that_never_knew(tmp_path: Path, policy: str) -> None:
@@ -199,6 +200,7 @@ def test_over_http_and_from_python(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["check", str(tmp_path / "log.db")]) == 0
 
 
+@pytest.mark.no_cover
 def test_a_snapshot_that_is_lost_is_folded_again(tmp_path: Path) -> None:
     shop = Shop(tmp_path, SLOW)
     shop.visit(30)

@@ -129,6 +129,7 @@ def fuzz(server: Server, rng: random.Random, done: set[tuple[str, str]]) -> Coun
     return seen
 
 
+@pytest.mark.no_cover
 def test_bodies_of_nonsense(busy: Server) -> None:
     """A body that happens to make sense is in the log once, and nothing else is."""
     done = {("D", "first")}
@@ -225,6 +226,7 @@ WIRE: list[tuple[bytes, int]] = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("raw", "status"), WIRE, ids=range(len(WIRE)))
 def test_bytes_on_the_wire(shop: Server, raw: bytes, status: int) -> None:
     answer = exchange(shop, raw)

@@ -137,6 +137,7 @@ def test_one_missing_reward_keeps_the_monitor_waiting_for_an_hour(tmp_path: Path
     hub.stop()
 
 
+@pytest.mark.no_cover
 def test_a_proof_of_corruption_is_in_the_log(tmp_path: Path) -> None:
     """It is found on a copy, written down, and there after a restart. Looking changes nothing else."""
     hub, rng = Hub(SQLiteStore(tmp_path / "log.db")), np.random.default_rng(5)

@@ -69,6 +69,7 @@ def test_history_is_learnt_once_and_the_monitor_does_not_see_it(tmp_path: Path) 
     check_fold(store(tmp_path))
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::robandit.GuaranteeLapsed")
 @pytest.mark.parametrize("policy", ["quorum", "multi-level-weighted-oful", "cobe", "save"])
 def test_every_policy_learns_it_and_so_does_the_next_one(tmp_path: Path, policy: str) -> None:
@@ -133,6 +134,7 @@ def test_one_bad_row_refuses_all(tmp_path: Path, wrong: HistoryRow, why: str) ->
     hub.stop()
 
 
+@pytest.mark.no_cover
 def test_others_are_served_in_between(tmp_path: Path) -> None:
     hub = Hub(store(tmp_path))
     over: list[str] = []

@@ -278,6 +278,7 @@ def test_a_damaged_older_store_is_left_alone(change: str, tmp_path: Path) -> Non
     assert path.read_bytes() == whole
 
 
+@pytest.mark.no_cover
 def test_no_power_cut_harms_a_store_that_gets_its_checksums(tmp_path: Path) -> None:
     """There is one cut after each operation."""
     path = before(tmp_path / "log.db")

@@ -87,6 +87,7 @@ def test_actions_that_are_alike_hold_nobody_up(policy: str, dim: int) -> None:
         assert took < 0.05 * slower, kind
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_size_of_a_state_is_foreseen(policy: str) -> None:
     """The number of matrices is found on a small bandit; a larger one has no more."""
@@ -109,6 +110,7 @@ def test_a_quorum_whose_votes_would_hold_the_others_up_is_refused() -> None:
         cost.check_creation(BanditSettings(dim=200, policy="quorum"))
 
 
+@pytest.mark.no_cover
 def test_others_come_in_between_a_large_batch(tmp_path: Path) -> None:
     """A batch of 20 000 unknown ids is done in parts; a decision that was asked for after it is answered before it."""
     hub = Hub(SQLiteStore(tmp_path / "log.db"))
@@ -156,6 +158,7 @@ def test_a_batch_beyond_the_range_changes_nothing(tmp_path: Path) -> None:
     hub.stop()
 
 
+@pytest.mark.no_cover
 def test_idle_bandits_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request, a tick and a look touch only what has changed, however many bandits there are."""
     hub = Hub(SQLiteStore(tmp_path / "log.db", synchronous="OFF"))

@@ -23,6 +23,7 @@ def check(tally: Tally, kills: int) -> None:
     assert tally.kills >= kills and tally.decisions > 5 * kills and tally.rewards > 3 * kills
 
 
+@pytest.mark.no_cover
 def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
     check(kill_loop(lambda number: str(tmp_path / f"{number}.db"), services=1, kills=ONE), ONE)
 

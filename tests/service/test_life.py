@@ -64,6 +64,7 @@ def made(found: Any) -> ChangeMade:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", [None, "exp3p", "lin-ts", "multi-level-weighted-oful", "cobe"])
 def test_exploration_changes_and_nothing_is_forgotten(tmp_path: Path, policy: str | None) -> None:
     """The same bandit with the new exploration from the beginning has learnt the same, and now decides the same."""
@@ -151,6 +152,7 @@ def test_another_policy_learns_the_log_and_acts(tmp_path: Path, policy: str) -> 
     assert [one.round for one in refold(tmp_path)["shop"] if isinstance(one, Decided)] == list(range(1, 66))
 
 
+@pytest.mark.no_cover
 def test_a_policy_that_switched_back_knows_as_much_as_one_that_never_left(tmp_path: Path) -> None:
     """An oracle without any of this code: the estimate of a plain ridge regression on the log."""
     hub = Hub(store(tmp_path))
@@ -254,6 +256,7 @@ def test_an_archived_bandit_only_keeps_its_log(tmp_path: Path) -> None:
     assert kinds == [Decided, Changed, Changed, Rewarded]
 
 
+@pytest.mark.no_cover
 def test_an_operator_says_whom_to_believe(tmp_path: Path) -> None:
     """The ruling is a part of the state, and holds for every quorum that learns the log later."""
     hub = Hub(store(tmp_path))
@@ -312,6 +315,7 @@ def test_a_ruling_needs_a_policy_that_can_follow_it(tmp_path: Path) -> None:
     refold(tmp_path)
 
 
+@pytest.mark.no_cover
 def test_a_policy_learns_aside_while_the_old_one_acts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In another process, while decisions go on. A retry meanwhile says how far it is, and another change waits."""
     monkeypatch.setattr(lessons, "PATIENCE", 0.05)
@@ -350,6 +354,7 @@ def test_a_policy_learns_aside_while_the_old_one_acts(tmp_path: Path, monkeypatc
     refold(tmp_path)
 
 
+@pytest.mark.no_cover
 def test_the_process_learns_what_this_one_would(tmp_path: Path) -> None:
     hub = Hub(store(tmp_path))
     working(hub, lambda: hub.create("shop", SETTINGS, 7), *traffic(hub, 0, 200))

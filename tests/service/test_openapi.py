@@ -97,6 +97,7 @@ def test_it_asks_for_keys_only_where_they_are_needed() -> None:
     assert free == ["/health", "/ready", "/openapi.json"]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_must_be_told_the_corruption(policy: str) -> None:
     if policy in NEED_CORRUPTION:

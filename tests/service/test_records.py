@@ -62,6 +62,7 @@ def test_a_schema_and_a_file_are_the_same_bandit() -> None:
     assert make(features=words, rewards="clicks").features == json.loads(python.to_json())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_without_a_scale_gets_a_practical_one(policy: str) -> None:
     """What has a theory so wide that it plays at random for a million rounds is not what the service should run."""
@@ -192,6 +193,7 @@ def test_records_are_limited_by_what_they_cost() -> None:
     assert caught.value.status == 413
 
 
+@pytest.mark.no_cover
 def test_the_policy_sees_shares_of_the_range() -> None:
     """Rewards from 40 to 50 teach what the same rewards from 0 to 1 teach, and are shown in their own units."""
     stars, clicks = (Learner(make(features=SCHEMA, rewards=one, policy="oful"), 7) for one in ([40, 50], "clicks"))

@@ -145,6 +145,7 @@ def test_a_day_in_the_shop(server: Server, tmp_path: Path) -> None:
     check_fold(SQLiteStore(tmp_path / "log.db"))
 
 
+@pytest.mark.no_cover
 def test_bad_requests_change_nothing(server: Server, tmp_path: Path) -> None:
     assert server.ask("PUT", "/v1/bandits/shop", {**SHOP, "seed": 7})[0] == 201
     assert server.ask("POST", "/v1/bandits/shop/decisions", FIRST)[0] == 200

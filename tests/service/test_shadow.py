@@ -47,6 +47,7 @@ def by_hand(log: list[Event], first: int) -> tuple[np.ndarray, ...]:
     return tuple(np.array(rows).T)
 
 
+@pytest.mark.no_cover
 def test_it_is_scored_as_by_hand(tmp_path: Path) -> None:
     """From a policy of the library and NumPy alone."""
     hub = Hub(store(tmp_path))

@@ -60,6 +60,7 @@ def check_told(hub: Hub, name: str, learner: Learner) -> None:
         np.testing.assert_allclose(found[2:], said[2:], rtol=1e-9)
 
 
+@pytest.mark.no_cover
 def test_it_opens_and_its_logs_are_the_same(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hub = start(path)
     assert set(hub.bandits) == set(TOLD["bandits"])
@@ -87,6 +88,7 @@ def test_it_folds_the_same(path: Path) -> None:
     hub._store.close()
 
 
+@pytest.mark.no_cover
 def test_retries_get_the_old_answers(path: Path) -> None:
     """And decide nothing."""
     hub, offer = start(path), made_by().offer

@@ -62,6 +62,7 @@ def test_it_runs_and_shows_what_is_stored(path: Path) -> None:
     assert [found.shape for found in pictures(stored)] == [found.shape for found in pictures(fresh)]
 
 
+@pytest.mark.no_cover
 def test_pictures_show_something(path: Path) -> None:
     found = pictures(notebooks.read(path))
     assert found

@@ -43,6 +43,7 @@ def pages_of(value: Any) -> Iterator[str]:
             yield from pages_of(inner)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("topic", api.TOPICS)
 def test_the_examples_of_the_reference_run(topic: str, tmp_path: Path) -> None:
     example = api.TOPICS[topic].example
