@@ -31,6 +31,7 @@ from robandit.lab.plan import Run
 from robandit.lab.protocol import Scenario, rehearse, simulate
 from robandit.lab.results import read
 from robandit.lab.summary import KEYS, Case
+from thinned import longer
 
 CLEAN = Case("here", "none", "weak", 0.0)
 FLIP, FLIP_MORE = Case("here", "flip", "weak", 25.0), Case("here", "flip", "weak", 100.0)
@@ -218,21 +219,28 @@ def test_markdown_says_what_the_page_says() -> None:
 
 # The settings.
 
+OF_ONE_SOURCE = [label for label, settings in arena_worlds.ENVIRONMENTS.items() if "sources" not in settings]
+OF_SOURCES = [label for label in arena_worlds.ENVIRONMENTS if label not in OF_ONE_SOURCE]
 
-@pytest.mark.no_cover
-def test_every_attack_is_there_at_both_levels_and_can_spend() -> None:
+
+def test_every_attack_is_there_at_both_levels() -> None:
     listed = arena_worlds.attacks(2000)
     assert {(one["name"], one.get("budget")) for one in listed} == {("none", None)} | {
         (name, level) for name in ON_ALL_TRAFFIC if name != "none" for level in arena_worlds.LEVELS
     }
-    for settings in (one for one in arena_worlds.ENVIRONMENTS.values() if "sources" not in one):
-        world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
-        panels = arena_worlds.panels(settings, 2000, set(ON_ALL_TRAFFIC) - {"none"})
-        weak = [one for one in panels if ON_ALL_TRAFFIC[one["name"]].strength == "weak"]
-        made = [ON_ALL_TRAFFIC[one["name"]](**{k: v for k, v in one.items() if k != "name"}) for one in weak]
-        assert all(world.facing(attack) == world for attack in made)  # the world does not depend on the attack
-        spent = rehearse([Scenario(world, attack, [0]) for attack in made], 2000, seed=7)
-        assert spent == pytest.approx([attack.budget for attack in made], rel=0.05)  # click fraud: nearly
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("label", longer(*OF_ONE_SOURCE))
+def test_every_attack_can_spend(label: str) -> None:
+    settings = arena_worlds.ENVIRONMENTS[label]
+    world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
+    panels = arena_worlds.panels(settings, 2000, set(ON_ALL_TRAFFIC) - {"none"})
+    weak = [one for one in panels if ON_ALL_TRAFFIC[one["name"]].strength == "weak"]
+    made = [ON_ALL_TRAFFIC[one["name"]](**{k: v for k, v in one.items() if k != "name"}) for one in weak]
+    assert all(world.facing(attack) == world for attack in made)  # the world does not depend on the attack
+    spent = rehearse([Scenario(world, attack, [0]) for attack in made], 2000, seed=7)
+    assert spent == pytest.approx([attack.budget for attack in made], rel=0.05)  # click fraud: nearly
 
 
 @pytest.mark.no_cover
@@ -247,16 +255,15 @@ def test_sources_lie_where_a_world_has_some() -> None:
 
 
 @pytest.mark.no_cover
-def test_the_budget_of_lying_sources_never_runs_out() -> None:
-    for label, settings in arena_worlds.ENVIRONMENTS.items():
-        if "sources" not in settings:
-            continue
-        world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
-        for one in arena_worlds.source_attacks(400):
-            attack = find("attacks", one["name"])(**{k: v for k, v in one.items() if k not in ("name", "label")})
-            trace = simulate(policy=OFUL, scenarios=[Scenario(world, attack, [0, 1])], rounds=400, seed=7)
-            spent = trace.c_play[-1] if attack.strength == "strong" else trace.c_sup[-1]
-            assert (spent > 0.0).all() and (spent < 0.98 * attack.budget).all(), (label, one)
+@pytest.mark.parametrize("label", longer(*OF_SOURCES))
+def test_the_budget_of_lying_sources_never_runs_out(label: str) -> None:
+    settings = arena_worlds.ENVIRONMENTS[label]
+    world = find("environments", settings["name"])(**{k: v for k, v in settings.items() if k != "name"})
+    for one in arena_worlds.source_attacks(400):
+        attack = find("attacks", one["name"])(**{k: v for k, v in one.items() if k not in ("name", "label")})
+        trace = simulate(policy=OFUL, scenarios=[Scenario(world, attack, [0, 1])], rounds=400, seed=7)
+        spent = trace.c_play[-1] if attack.strength == "strong" else trace.c_sup[-1]
+        assert (spent > 0.0).all() and (spent < 0.98 * attack.budget).all(), one
 
 
 def test_a_world_that_no_chosen_attack_fits_is_left_out() -> None:

@@ -223,7 +223,7 @@ def test_variance_weighting_as_a_command(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_verify_and_report_as_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, few = str(tmp_path / "o"), ["--rounds", "60", "--trials", "4", "--dim", "3", "--actions", "4"]
+    out, few = str(tmp_path / "o"), ["--rounds", "30", "--trials", "3", "--dim", "3", "--actions", "4"]
     assert cli.main(["paper", "report", "--out", out]) == 2
     assert "robandit paper figure1 --out" in capsys.readouterr().err
     assert (
@@ -245,7 +245,7 @@ def test_verify_and_report_as_commands(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_verify_can_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = ["--rounds", "60", "--trials", "4", "--dim", "3", "--actions", "4"]
+    few = ["--rounds", "30", "--trials", "3", "--dim", "3", "--actions", "4"]
     assert cli.main(["paper", "verify", *few, "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "verify.json").read_text())
     shrink = 0.9 * found["largest ratio"]

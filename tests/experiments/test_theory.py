@@ -30,6 +30,7 @@ from robandit.lab.environments import Offer
 from robandit.lab.protocol import rehearse, simulate
 from robandit.policies import Decision, Policy, radius
 from robandit.policies.radius import Setting
+from thinned import longer
 
 # ------------------------------------------------------------------------------------------ the formulas
 
@@ -184,7 +185,7 @@ def length(action: Floats, ridge: Ridge) -> float:
     return sqrt(action @ np.linalg.solve(ridge.Sigma, action))
 
 
-@pytest.mark.parametrize("shrink", [1.0, 0.02])
+@pytest.mark.parametrize("shrink", longer(0.02, 1.0))
 @pytest.mark.no_cover
 def test_the_watcher_against_a_slow_transcription(shrink: float) -> None:
     """With the smaller shrink E_1 is lost on the way in some trials, after which the lemmas go unchecked."""

@@ -29,6 +29,7 @@ from robandit.figures.html import (
     page,
     write,
 )
+from thinned import longer
 
 pytest.importorskip("pyarrow")
 
@@ -281,7 +282,7 @@ const wait = (frame) => new Promise((done) => { frame.onload = done; document.bo
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
-@pytest.mark.parametrize("word", ["word", LONG])
+@pytest.mark.parametrize("word", longer(LONG, "word"))
 @pytest.mark.no_cover
 def test_a_browser_shows_it_without_overflow_or_complaint(word: str, tmp_path: Path) -> None:
     text = sample(word)

@@ -35,6 +35,7 @@ from robandit.logs.audit.page import build, drawable  # noqa: E402
 from robandit.logs.audit.settings import LEARNED  # noqa: E402
 from robandit.logs.audit.tables import BadRows, open_log  # noqa: E402
 from robandit.monitor.sources import OTHERS  # noqa: E402
+from thinned import longer, thinned  # noqa: E402
 
 DIM = 5
 NOISE = 0.05
@@ -157,7 +158,7 @@ def test_it_is_what_the_monitor_says(found: Audit, columns: dict[str, list[Any]]
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.ndjson", "log.jsonl", "log.ndjson.gz"])
-@pytest.mark.parametrize("chunk", [100, 1 << 16])
+@pytest.mark.parametrize("chunk", longer(100, 1 << 16))
 def test_formats_and_chunks_do_not_matter(
     name: str, chunk: int, few: dict[str, list[Any]], short: Audit, tmp_path: Path
 ) -> None:
@@ -210,7 +211,7 @@ def lists(columns: dict[str, list[Any]]) -> list[list[float]]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
+@pytest.mark.parametrize("name", thinned(["log.parquet", "log.csv", "log.ndjson"], fast=["log.csv"]))
 @pytest.mark.parametrize(
     ("rename", "options"),
     [
@@ -725,7 +726,7 @@ def test_honest_clicks_need_an_intercept_and_have_one(tmp_path: Path) -> None:
 def test_only_what_is_declared_or_clean_carries_a_confidence(tmp_path: Path) -> None:
     path = save(tmp_path / "log.parquet", clicks(20_000, bots=0.5))
     clean = save(tmp_path / "clean.parquet", clicks(20_000, seed=1))
-    settings = AuditSettings(reward_range=(0.0, 1.0), sources=9)
+    settings = AuditSettings(reward_range=(0.0, 1.0), sources=9, looks=4)
     own = audit(path, settings, source="who")
     assert own.origin == "estimated" and "holds only if it is right" in own.sentence and own.tolerance > 0.0
     assert "carries no confidence" in Tree(build(own)).text() and "does not fit one linear model" in build(own)
@@ -845,7 +846,9 @@ def test_columns_that_are_nearly_the_same_are_refused(apart: float, tmp_path: Pa
 def test_columns_that_are_the_same_do_no_harm(tmp_path: Path) -> None:
     log = feedback(1500)
     log["x9"] = [2.0 * value for value in log["x0"]]
-    found = audit(save(tmp_path / "log.parquet", log), replace(SETTINGS, misspecification=0.0), source="source")
+    found = audit(
+        save(tmp_path / "log.parquet", log), replace(SETTINGS, looks=4, misspecification=0.0), source="source"
+    )
     assert found.certificate.lower_bound > 0.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import threading
@@ -13,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
-from served import SHOP, Customer, Server, check_fold, free_port
+from served import FORKS, SHOP, Customer, Server, check_fold, free_port
 
 from robandit.service.stores import open_store
 from robandit.wire.events import Decided, Rewarded
 
-FORKS = multiprocessing.get_context("forkserver")
-"""Starts services from a process that has loaded the code already: a start takes a third of the time."""
-FORKS.set_forkserver_preload(["robandit.cli", "robandit.service.web.app", "robandit.service.web.protocol", "kills"])
 SNAPSHOTS = 300
 """Events from one snapshot to the next, so that kills hit those too."""
 

@@ -7,6 +7,7 @@ import resource
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     one = Server(
         tmp_path / "log.db",
-        before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS)),
+        before=partial(resource.setrlimit, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS)),
     )
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
     assert one.ask("PUT", "/v1/bandits/shop", SHOP)[0] == 201

@@ -34,6 +34,7 @@ from robandit.wire.cuts import CutMade, CutWaits
 from robandit.wire.events import Changed, Cut, Decided, Imported, Rewarded, as_line
 from robandit.wire.imports import HistoryRow
 from robandit.wire.types import BanditSettings, Feedback
+from thinned import longer
 
 DAY = 86_400.0
 BEFORE = Path(__file__).parent / "stores_before"
@@ -143,7 +144,7 @@ def bare(learner: Learner) -> Any:
     return plain | {"place": 0, "clock": 0.0, "life": [life[0], life[2:5]], "shadows": plain.get("shadows", [])}
 
 
-@pytest.mark.parametrize("policy", ["quorum", "multi-level-weighted-oful", "lin-ts", "exp3p"])
+@pytest.mark.parametrize("policy", longer("quorum", "multi-level-weighted-oful", "lin-ts", "exp3p"))
 @pytest.mark.filterwarnings("ignore::robandit.GuaranteeLapsed")
 @pytest.mark.no_cover
 def test_all_goes_on_bit_for_bit(tmp_path: Path, policy: str) -> None:

@@ -79,7 +79,7 @@ def keyed(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_the_document_is_true(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = keyed(tmp_path, capsys)
-    assert cases(tmp_path, "--keys", str(tmp_path / "keys.json"), key=key, examples=10) > 500
+    assert cases(tmp_path, "--keys", str(tmp_path / "keys.json"), key=key, examples=3) > 200
 
 
 @pytest.mark.slow

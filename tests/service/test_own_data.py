@@ -92,7 +92,7 @@ def test_a_bot_is_found_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixtu
         "--source",
         "affiliate",
     ]
-    assert main([*words, "--reward", "click", "--rewards", "clicks", "--misspecification", "0"]) == 0
+    assert main([*words, "--reward", "click", "--rewards", "clicks", "--misspecification", "0", "--looks", "4"]) == 0
     assert "were altered" in capsys.readouterr().out
 
 

@@ -32,6 +32,7 @@ from robandit.service.requests.vectors import Vectors
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.events import Decided, Rewarded
 from robandit.wire.types import Action, BanditSettings, Choice, Creation, Feedback, RewardRange
+from thinned import longer
 
 OLD = Path(__file__).parent / "old"
 SCHEMA = {"action": {"price": [0, 50], "category": ["a", "b", "c"]}, "context": {"age": [18, 80]}}
@@ -254,7 +255,7 @@ def test_centred_sets_are_no_fraud_either() -> None:
     ("policy", "most"),
     [("oful", 2.0), ("greedy", 2.0), ("cw-oful", 3.0), ("weighted-oful", 3.0), ("lin-ts", 2.0), ("quorum", 3.0)],
 )
-@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("declared", longer(True, False))
 @pytest.mark.parametrize("seeds", [4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.no_cover
 def test_the_truth_lies_within_two_standard_errors(policy: str, most: float, declared: bool, seeds: int) -> None:

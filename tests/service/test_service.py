@@ -109,7 +109,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    one = Server(tmp_path / "log.db")
+    one = Server(tmp_path / "log.db", program=("-m", "robandit"))  # as users start it
     try:
         yield one
     finally:
