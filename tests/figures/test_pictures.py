@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from itertools import combinations
 from typing import Any
 
 import matplotlib as mpl
@@ -353,7 +352,7 @@ def boxes(figure: Figure) -> list[tuple[str, Any]]:
     """What must not run into one another: texts and the numbers of axes."""
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
-    figure.draw(renderer)
+    figure.draw_without_rendering()
     found = [(text.get_text(), text.get_window_extent(renderer)) for text in figure.texts]
     found += [("legend", legend.get_window_extent(renderer)) for legend in figure.legends]
     for axes in figure.axes:
@@ -378,10 +377,12 @@ def test_all_can_be_read(name: str, table: Any) -> None:
     page = figure.bbox
     for text, box in found:
         assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1, f"{text} is cut off"
-    for (one, here), (other, there) in combinations(found, 2):
-        width = min(here.x1, there.x1) - max(here.x0, there.x0)
-        height = min(here.y1, there.y1) - max(here.y0, there.y0)
-        assert width < 1 or height < 3, f"{one!r} and {other!r} run into one another"
+    low, high = (np.array([getattr(box, corner) for _, box in found]) for corner in ("min", "max"))
+    shared = np.minimum(high[:, None], high) - np.maximum(
+        low[:, None], low
+    )  # width and height of what two have in common
+    for one, other in np.argwhere((shared[..., 0] >= 1) & (shared[..., 1] >= 3)):
+        assert one == other, f"{found[one][0]!r} and {found[other][0]!r} run into one another"
     assert figure.get_figwidth() == WIDTH and figure.get_figheight() < 11.7  # inches: an A4 page
     assert min(float(text.get_fontsize()) for text in figure.findobj(Text) if text.get_text()) >= FONT == 8
 

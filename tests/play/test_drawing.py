@@ -18,11 +18,23 @@ ATTACK = ROOT / "examples" / "attack.toml"
 DRAWING = runpy.run_path(str(ROOT / "benchmarks" / "draw_play.py"))
 
 
-@pytest.mark.no_cover
+def test_the_recorded_game_has_the_lies_of_the_page() -> None:
+    game, script = DRAWING["recorded"](ATTACK)
+    assert [(s.begin, s.end, s.kind, s.source) for s in script.stretches] == [
+        (401, 900, "promote", None),
+        (1801, 3600, "flip", 3),
+    ]
+    assert all(f"{number:,}" in page() for number in (401, 900, 1801, 3600)) and game.rounds == 4000
+
+
+def page() -> str:
+    return (ROOT / "docs" / "how-to" / "play.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
 def test_the_recorded_game_is_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of the page gives the regrets that the head of the file has, and the lies of the page."""
-    text = (ROOT / "docs" / "how-to" / "play.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^robandit (simulate --config .*)$", text, re.MULTILINE)
+    """The command of the page gives the regrets that the head of the file has."""
+    (command,) = re.findall(r"^robandit (simulate --config .*)$", page(), re.MULTILINE)
     monkeypatch.chdir(ROOT)
     (attack,) = tomllib.loads(ATTACK.read_text(encoding="utf-8"))["attacks"]
     out, told = tmp_path / "run.parquet", ",".join(f"{key}={value}" for key, value in attack.items() if key != "name")
@@ -35,12 +47,6 @@ def test_the_recorded_game_is_as_the_page_says(tmp_path: Path, monkeypatch: pyte
     lost = {name.strip(): float(value) for name, value in said}
     for label in POLICIES:
         assert round(regret[label, "recorded"] - regret[label, "none"], 1) == lost[label]
-    game, script = DRAWING["recorded"](ATTACK)
-    assert [(s.begin, s.end, s.kind, s.source) for s in script.stretches] == [
-        (401, 900, "promote", None),
-        (1801, 3600, "flip", 3),
-    ]
-    assert all(f"{number:,}" in text for number in (401, 900, 1801, 3600)) and game.rounds == 4000
 
 
 def test_the_picture_moves(tmp_path: Path) -> None:
