@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +57,7 @@ class ForkedProcess:
         ours, theirs = FORKS.Pipe(duplex=False)
         self._process = FORKS.Process(target=_main, args=(theirs, before, words))
         self._process.start()
+        Finalize(None, self._process.kill, exitpriority=0)  # one that a failed test has left would be waited for
         theirs.close()
         self.pid, self.stderr = self._process.pid, os.fdopen(os.dup(ours.fileno()), encoding="utf-8")
         ours.close()
