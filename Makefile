@@ -36,12 +36,13 @@ docs: $(VENV)/docs
 # Each core has a worker of its own, so threads of BLAS would only wait for each other. Tests that wait, for a browser or
 # for a service that was killed, leave a core idle now and then: so there is one worker more, and lint runs at the same
 # time; what it says comes after them. More than a hundred processes load the package, so it is compiled once, also for
-# those who do without bytecode.
+# those who do without bytecode; and so are the tests, which each worker reads, before there are workers.
 test: export OPENBLAS_NUM_THREADS = 1
 test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(nproc) + 1)))
 test test-engines: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/dev
 	@{ $(LINT); } > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
+	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq > /dev/null; \
 	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" \
 		--cov --cov-report=term-missing:skip-covered --cov-fail-under=95; tests=$$?; \
 	if wait $$lint; then echo "Lint found nothing."; else cat $(VENV)/lint.txt; exit 1; fi; exit $$tests
