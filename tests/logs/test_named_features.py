@@ -20,7 +20,7 @@ from robandit.features.columns import Numeric
 from robandit.logs.audit import Audit, AuditSettings, audit
 from robandit.logs.audit.page import build
 
-CLICKS = AuditSettings(reward_range=(0.0, 1.0), misspecification=0.0)
+CLICKS = AuditSettings(reward_range=(0.0, 1.0), misspecification=0.0, looks=4)
 
 
 def features() -> Features:

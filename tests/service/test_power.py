@@ -18,6 +18,7 @@ from robandit.service.stores.sqlite import SQLiteStore
 from robandit.service.stores.store import Bandit, LogEntry, Snapshot, StoreError, events
 from robandit.service.stores.store import append as commit
 from robandit.wire.events import Decided, Event, Rewarded
+from thinned import longer
 
 pytestmark = pytest.mark.no_cover  # other tests run these lines, and more quickly
 
@@ -183,9 +184,10 @@ def test_the_disk_without_a_cut_is_what_the_files_hold(tmp_path: Path) -> None:
     assert left[FILE] == (tmp_path / FILE).read_bytes()
 
 
-def test_no_power_cut_loses_what_was_acknowledged(full: History, tmp_path: Path) -> None:
-    """There is one cut after every second operation; of those below, after each."""
-    assert losses(full, len(full.ops) // 2 + 1, tmp_path / "disk") == 0
+@pytest.mark.parametrize("apart", longer(4, 2))
+def test_no_power_cut_loses_what_was_acknowledged(full: History, tmp_path: Path, apart: int) -> None:
+    """There is one cut after so many operations; of those below, after each."""
+    assert losses(full, len(full.ops) // apart + 1, tmp_path / "disk") == 0
 
 
 @pytest.mark.slow
