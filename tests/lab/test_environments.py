@@ -64,7 +64,7 @@ def test_every_environment_is_here() -> None:
 
 
 @pytest.mark.parametrize("check", ENVIRONMENT_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", untraced(MAKE, but=["delayed", "no noise"]))
+@pytest.mark.parametrize("name", untraced(MAKE, but=["delayed", "no noise", "unit-ball"]))
 def test_environment(name: str, check: Callable[[MakeEnvironment], None]) -> None:
     check(MAKE[name])
 

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from robandit.service import meters
 from robandit.service.hub import Hub
 from robandit.service.learning.fold import fold, step
 from robandit.service.learning.kept import first_learner, read_kept
@@ -45,6 +46,7 @@ def _main(stderr: Connection, before: Callable[[], None] | None, words: Sequence
 
     os.dup2(stderr.fileno(), 2)
     stderr.close()
+    meters._STARTED = time.time()  # not when the fork server loaded the code
     if before:
         before()
     sys.exit(main(words))

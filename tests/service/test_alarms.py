@@ -168,7 +168,6 @@ def test_sources_that_are_doubted_and_believed_again_are_news(log: list[Event]) 
         assert half.digest() == learner.digest() and list(half.board.kept) == list(learner.board.kept)
 
 
-@pytest.mark.no_cover
 def test_what_operators_say_of_a_source_is_news(tmp_path: Path) -> None:
     hub = Hub(store(tmp_path))
 
