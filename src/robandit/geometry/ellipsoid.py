@@ -81,9 +81,10 @@ class Ellipsoid:
     @classmethod
     def around(cls, ridge: Ridge, radius: Floats, rows: Rows = ALL) -> Ellipsoid:
         """The confidence ellipsoids {μ : ‖μ − μ_t‖_{Σ_t} ≤ radius} of some rows of a regression."""
+        if rows is ALL:
+            return cls.from_root(ridge.mean, ridge.root, radius, ridge.precision, ridge)
         precision = None if ridge.precision is None else ridge.precision[rows]
-        whole = ridge if rows is ALL else None
-        made = cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision, whole)
+        made = cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision)
         made._kernel = ridge.kernel
         return made
 
