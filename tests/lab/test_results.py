@@ -65,13 +65,13 @@ def stopped(path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def worked_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the pieces that are worked on from now on."""
     numbers: list[int] = []
-    work = engine._work
+    work = engine.work
 
     def noting(tasks: dict[int, Any], *rest: Any) -> Any:
         numbers.extend(tasks)
         return work(tasks, *rest)
 
-    monkeypatch.setattr(engine, "_work", noting)
+    monkeypatch.setattr(engine, "work", noting)
     return numbers
 
 
