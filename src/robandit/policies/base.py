@@ -251,7 +251,7 @@ class Policy(Configured, ABC, Generic[S]):
             explored=shown(explored),
             certified=shown(search.optimum.certified),
             propensity=None if chances is None else shown(chances),
-            info=search.info._make(map(shown, search.info)) if search.info else search.info,
+            info=search.info._make(map(shown, search.info)) if self._single and search.info else search.info,
         )
 
     def update(

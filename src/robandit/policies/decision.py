@@ -120,7 +120,7 @@ class SetReader:
         constant = array.base is None and not array.flags.writeable
         mark = array.shape, array.item(0) if array.size else None
         known = None if array is self._known else self._known  # itself, if somebody has made it writeable again
-        if mark == self._mark and known is not None and np.array_equal(array, known):
+        if mark == self._mark and known is not None and (array == known).all():
             return self._read
         offered = self._checked(array)
         if mark == self._mark and not constant:

@@ -48,10 +48,8 @@ class Surprise(FieldArrays):
         """
         if kernel is not None:
             dissent: Bools = np.empty(len(now), dtype=bool)
-            held = self.spread, self.latest, self.repeats, dissent
-            kernel.judge(
-                *held, distance, np.ascontiguousarray(rewards), least, now, seen, _STEPS, _FAR, _REPEATED, _MEDIAN
-            )
+            held, given = (self.spread, self.latest, self.repeats, dissent), np.ascontiguousarray(rewards)
+            kernel.judge(*held, distance, given, least, now, seen, _STEPS, _FAR, _REPEATED, _MEDIAN)
             return dissent
         self.repeats += seen & (rewards == self.latest) & (now > 1)
         np.copyto(self.latest, rewards, where=seen)
