@@ -193,9 +193,7 @@ def _read_region(region: Region, dim: int, bound: float) -> Region:
 def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: bool) -> Floats:
     """Standard deviations as (B,), or as (B, K) where each of K ``actions`` has its own."""
     if isinstance(sigma, float) and 0.0 <= sigma < np.inf:
-        spread = np.empty(batch)  # the common case, at once
-        spread.fill(sigma)
-        return spread
+        return np.array([sigma]) if batch == 1 else np.full(batch, sigma)  # the common case, at once
     array = as_floats("sigma", sigma)
     # Places are found faster than extremes, and those of NaN first.
     if array.size and not (array.item(array.argmin()) >= 0.0 and array.item(array.argmax()) < np.inf):
