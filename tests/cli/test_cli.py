@@ -130,7 +130,7 @@ def test_stopping_from_the_keyboard(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "_work", stop)
+    monkeypatch.setattr(engine, "work", stop)
     assert run("simulate", "--policy", "oful", *SMALL, "--out", str(tmp_path / "run.parquet")) == 130
 
 

@@ -22,6 +22,8 @@ from robandit.lab.checks.policies import (
     check_state_round_trip,
     check_ties_are_broken_at_random,
 )
+from robandit.policies.dissent import Surprise
+from robandit.policies.groups import RoundGroups
 
 POLICIES: dict[str, dict[str, Any]] = {
     "OFUL": {"radius_scale": 0.4},
@@ -130,6 +132,28 @@ def test_directions_that_separate_are_those_of_numpy(dim: int, apart: float) -> 
         assert fast.separated(directions).tolist() == proved.tolist()
         assert not (proved & ~empty).any() and (proved[empty].all() or directions is not one)
     assert fast.separated(other)[empty].all()
+
+
+def test_groups_and_surprise_are_those_of_numpy_bit_for_bit() -> None:
+    rng, batch, dissent = np.random.default_rng(8), 5, 0
+    pairs = [(RoundGroups.new(batch, 1, 7), Surprise.new(batch)) for _ in range(2)]
+    for t in range(1, 200):
+        seen = rng.random(batch) < 0.9
+        weights, now = np.where(seen, rng.uniform(0.5, 2.0, batch), 0.0), rng.integers(t, 2 * t + 1, batch)
+        group = np.where(seen, rng.integers(8, size=batch), -1)  # a trial that sees nothing may have no group yet
+        actions, rewards = rng.normal(size=(batch, 7)), rng.integers(20, size=(batch, 2))[:, 0] / 4  # not contiguous
+        distance, least = 3.0 * np.abs(rng.normal(size=batch)), rng.choice([0.04, 1.0], batch)
+        found = []
+        for (groups, surprise), kernel in zip(pairs, (None, numba()), strict=True):
+            groups.add(group, actions, rewards, weights, now, kernel)
+            found.append(surprise.judge(distance, rewards, least, now, seen, kernel).tolist())
+        assert found[0] == found[1]
+        dissent += sum(found[0])
+    for plain, fast in zip(*pairs, strict=True):
+        for name, array in plain.arrays().items():
+            assert array.tobytes() == fast.arrays()[name].tobytes(), name
+    assert dissent and pairs[0][1].repeats.any()
+    assert (pairs[0][0].changed == pairs[1][0].changed).all()
 
 
 def test_directions_that_need_more_digits_are_found_by_numpy() -> None:

@@ -19,6 +19,7 @@ from robandit.errors import ConfigError
 from robandit.lab import engine
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
+from robandit.lab.worker import work
 
 CONFIG: dict[str, Any] = {
     "policies": [
@@ -85,10 +86,15 @@ def test_only_workers_stop_when_their_parent_is_gone(monkeypatch: pytest.MonkeyP
     stopped: list[int] = []
     monkeypatch.setattr("os.getppid", lambda: next(parents))
     monkeypatch.setattr("os._exit", stopped.append)
-    engine._work({0: task}, None)
+    work({0: task}, None)
     assert stopped == []
-    engine._work({0: task}, None, orphans_stop=True)
+    work({0: task}, None, orphans_stop=True)
     assert stopped
+
+
+def test_a_worker_starts_without_what_only_the_engine_needs() -> None:
+    code = "import sys, robandit.lab.worker; print(*{'pyarrow', 'joblib', 'tqdm', 'matplotlib'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.engines

@@ -222,7 +222,14 @@ def test_meanings_come_from_the_class_where_no_text_stands_below_a_setting() -> 
         """Its own text."""
         width: int = 3
 
+    class Outer:
+        @dataclass(kw_only=True)
+        class Sample:  # of the same name, elsewhere
+            dim: int
+            """Another's text."""
+
     told = {parameter.name: (parameter.default, parameter.meaning) for parameter in describe(Sample)}
+    assert [parameter.meaning for parameter in describe(Outer.Sample)] == ["Another's text."]
     assert told == {"dim": (MISSING, "Shared."), "depth": (2, "Its own text."), "width": (3, "")}
 
 

@@ -21,6 +21,7 @@ from robandit.lab import engine, results
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
 from robandit.lab.summary import last_round, summary
+from robandit.lab.worker import work
 
 CONFIG: dict[str, Any] = {
     "policies": [
@@ -65,13 +66,12 @@ def stopped(path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def worked_on(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the pieces that are worked on from now on."""
     numbers: list[int] = []
-    work = engine._work
 
     def noting(tasks: dict[int, Any], *rest: Any) -> Any:
         numbers.extend(tasks)
         return work(tasks, *rest)
 
-    monkeypatch.setattr(engine, "_work", noting)
+    monkeypatch.setattr(engine, "work", noting)
     return numbers
 
 

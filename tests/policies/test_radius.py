@@ -61,7 +61,7 @@ def test_oful_as_printed() -> None:
     rows = rng.normal(size=(7, 3))
     sigma = 0.5 * np.eye(3) + rows.T @ rows
     printed = 0.3 * math.sqrt(2 * math.log(np.linalg.det(sigma) ** 0.5 * (0.5**3) ** -0.5 / 0.01)) + math.sqrt(0.5) * 2
-    ours = radius.oful(setting(3, 0.3, 1.0, 2.0, 0.01, 0.5, 1.0), np.array([np.linalg.slogdet(sigma)[1]]))
+    ours = radius.OFULRadius(setting(3, 0.3, 1.0, 2.0, 0.01, 0.5, 1.0))(np.array([np.linalg.slogdet(sigma)[1]]))
     assert ours == pytest.approx(printed, rel=1e-12)
 
 

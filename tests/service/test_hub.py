@@ -226,8 +226,8 @@ def test_two_who_look_at_once_get_their_own_answers() -> None:
     looker, wanted = Looker(), [look(monitor.state()) for monitor in (honest, cheated)]
     looker(honest.state())
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(looker, (honest, cheated)[i % 2].state()) for i in range(40)]
-        assert [one.result(20) for one in asked] == wanted * 20
+        asked = [pool.submit(looker, (honest, cheated)[i % 2].state()) for i in range(12)]
+        assert [one.result(60) for one in asked] == wanted * 6  # that process is nice, and waits for other tests
     looker.stop()
 
 

@@ -81,9 +81,10 @@ class Ellipsoid:
     @classmethod
     def around(cls, ridge: Ridge, radius: Floats, rows: Rows = ALL) -> Ellipsoid:
         """The confidence ellipsoids {μ : ‖μ − μ_t‖_{Σ_t} ≤ radius} of some rows of a regression."""
+        if rows is ALL:
+            return cls.from_root(ridge.mean, ridge.root, radius, ridge.precision, ridge)
         precision = None if ridge.precision is None else ridge.precision[rows]
-        whole = ridge if rows is ALL else None
-        made = cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision, whole)
+        made = cls.from_root(ridge.mean[rows], ridge.root[rows], radius, precision)
         made._kernel = ridge.kernel
         return made
 
@@ -150,21 +151,22 @@ class Ellipsoid:
 
     def _best_of_one(self, directions: Floats) -> tuple[Index, Floats, Bools | None]:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
-        values = directions.dot(self.center[0])
+        values, radius = directions.dot(self.center[0]), self.radius.item()
         half_widths = None
-        if self.radius.item():
+        if radius:
             along = directions.dot(self.root[0])
             half_widths = np.sqrt(np.vecdot(along, along))
-            half_widths *= self.radius
+            half_widths *= radius
             values += half_widths
-        k = int(values.argmax())
+        index = values.argmax(keepdims=True)
+        k = index.item()
         best = values.item(k)
         least = best - TIE * ((0.0 if half_widths is None else half_widths.item(k)) + abs(best))
         values[k] = -np.inf
         if values.item(values.argmax()) < least:
-            return np.array([k]), np.array([best]), None
+            return index, np.array([best]), None
         values[k] = best
-        return np.array([k]), np.array([best]), (values >= least)[None]
+        return index, np.array([best]), (values >= least)[None]
 
     def distance(self, points: ArrayLike) -> Floats:
         """√((x−c)ᵀ precision (x−c)) / radius for points (..., K, d): at most 1 inside."""

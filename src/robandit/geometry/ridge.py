@@ -87,7 +87,7 @@ class Ridge:
         elif len(weights) == 1:
             row = 0 if isinstance(rows, slice) else int(rows[0])
             v = None if along is None else along[0]
-            self._update_one(row, actions[0], float(rewards[0]), float(weights[0]), v)
+            self._update_one(row, actions[0], rewards.item(), weights.item(), v)
         else:
             self._update_many(actions, rewards, weights, rows, along)
 

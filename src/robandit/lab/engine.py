@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +15,16 @@ from typing import Any, TypeAlias
 
 import joblib
 import numpy as np
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from robandit.errors import ConfigError, install, nearest
 from robandit.inputs import integer
 from robandit.lab.catalogue import find
 from robandit.lab.gpu.plan import CPU
-from robandit.lab.plan import Run, Task, run_together
+from robandit.lab.plan import Run, Task
 from robandit.lab.protocol import Trace, checkpoints
 from robandit.lab.results import Result, Workspace, find_result, read, tabulate
+from robandit.lab.worker import work
 
 ENGINES = ("local", "dask", "ray")
 """The kinds of engine."""
@@ -117,9 +116,9 @@ class Engine:
         """Run the tasks, the longest first, and yield their numbers and results in the order in which they finish."""
         groups = _groups(tasks, workers)
         if workers == 1 or len(groups) == 1:
-            yield from chain.from_iterable(_work(group, meter) for group in groups)
+            yield from chain.from_iterable(work(group, meter) for group in groups)
             return
-        calls = [joblib.delayed(_work)(group, meter, orphans_stop=True) for group in groups]
+        calls = [joblib.delayed(work)(group, meter, orphans_stop=True) for group in groups]
         if self.kind == "ray":  # whose bridge to joblib gives results in lists only
             for first in range(0, len(calls), 2 * workers):
                 yield from chain.from_iterable(joblib.Parallel(batch_size=1)(calls[first : first + 2 * workers]))
@@ -217,24 +216,6 @@ def _good_batch(run: Run, workers: int) -> int:
     trials = run.size // run.rounds
     smallest = max(1, min(_SMALLEST_BATCH, _SMALLEST_BATCH * _LONG // run.rounds))
     return max(smallest, min(_LARGEST_BATCH, -(-trials // (2 * workers))))
-
-
-def _work(tasks: Mapping[int, Task], meter: Path | None, orphans_stop: bool = False) -> list[tuple[int, Trace]]:
-    """Run a group of tasks in a worker. With ``orphans_stop`` it ends when the process that started it is killed."""
-    counts = np.memmap(meter, dtype=np.int64, mode="r+") if meter is not None and meter.exists() else None
-    numbers, parent = list(tasks), os.getppid()
-    lanes = np.array([task.size // task.rounds for task in tasks.values()])
-
-    def count(rounds: int) -> None:
-        if orphans_stop and os.getppid() != parent:
-            os._exit(1)
-        if counts is not None:
-            counts[numbers] += rounds * lanes
-
-    if counts is not None:
-        counts[numbers] = 0  # they may have been begun before, by a worker that was lost
-    with threadpool_limits(1):
-        return list(zip(numbers, run_together(list(tasks.values()), count), strict=True))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robandit.arrays import Bools, Floats, Index, Ints, constant, ones
+from robandit.arrays import ONE, Bools, Floats, Index, Ints, constant, ones, within
 from robandit.errors import Configured
 from robandit.geometry.ellipsoid import Ellipsoid
 from robandit.geometry.intersection import Intersection
@@ -172,7 +172,7 @@ class Policy(Configured, ABC, Generic[S]):
     @property
     def t(self) -> Ints:
         """The t of the radii, (B,): the number of updates so far plus one."""
-        return self._updates + 1
+        return self._updates + ONE
 
     def new_ridge(self, rows: int | None = None, **more: Any) -> Ridge:
         """A ridge regression with the policy's λ that has seen nothing; by default with one row for each trial."""
@@ -251,7 +251,7 @@ class Policy(Configured, ABC, Generic[S]):
             explored=shown(explored),
             certified=shown(search.optimum.certified),
             propensity=None if chances is None else shown(chances),
-            info=search.info._make(map(shown, search.info)) if search.info else search.info,
+            info=search.info._make(map(shown, search.info)) if self._single and search.info else search.info,
         )
 
     def update(
@@ -358,12 +358,12 @@ class Policy(Configured, ABC, Generic[S]):
         self, actions: Floats, rewards: Floats, sigma: Floats, level: Ints, source: Labels | None, keep: Bools | None
     ) -> None:
         weights = self.weights(sigma)
-        if self.clip_rewards and not (self._single and abs(rewards.item()) <= self.reach):
+        if self.clip_rewards and not within(rewards, self.reach):
             rewards, given = np.minimum(np.maximum(rewards, -self.reach), self.reach), rewards
             self._clipped[...] += (rewards != given) if keep is None else (rewards != given) & keep
         self.learn_from(actions, rewards, weights if keep is None else weights * keep, level, source)
         updates = self._updates  # in place, which spares a call of __setattr__ in every round
-        updates += 1 if keep is None else keep
+        updates += ONE if keep is None else keep
 
     def _propensities(self, offered: Floats | Region, search: Search | None = None) -> Floats:
         if not isinstance(offered, np.ndarray):

@@ -120,7 +120,7 @@ class SetReader:
         constant = array.base is None and not array.flags.writeable
         mark = array.shape, array.item(0) if array.size else None
         known = None if array is self._known else self._known  # itself, if somebody has made it writeable again
-        if mark == self._mark and known is not None and np.array_equal(array, known):
+        if mark == self._mark and known is not None and (array == known).all():
             return self._read
         offered = self._checked(array)
         if mark == self._mark and not constant:
@@ -153,16 +153,15 @@ def read_action(action: ArrayLike, *, dim: int, batch: int, single: bool, bound:
     array = as_floats("the decision's action", action)
     if array.shape != ((dim,) if single else (batch, dim)):
         raise ValueError(f"the decision's action has shape {array.shape}: it is not one of this policy's")
-    array = array.reshape(batch, dim)
-    if not (single and array[0].dot(array[0]) <= bound * bound):
+    flat, array = array.ravel(), array.reshape(batch, dim)
+    if not (flat.dot(flat) <= bound * bound if batch == 1 else _are_short(array, bound)):
         check_norms(array[:, None, :], bound)
     return array
 
 
 def check_norms(actions: Floats, bound: float) -> None:
     """Refuse actions (B, K, d) that are not finite or too long."""
-    squares = np.vecdot(actions, actions)
-    if squares.item(squares.argmax()) <= (bound * (1.0 + _SLACK)) ** 2:  # not so for NaN, which argmax finds first
+    if _are_short(actions, bound):
         return
     if not np.isfinite(actions).all():
         at = np.argwhere(~np.isfinite(actions))[0]
@@ -172,6 +171,12 @@ def check_norms(actions: Floats, bound: float) -> None:
         f"actions must have norm <= action_bound = {bound:g}, but action {norms.max(axis=0).argmax()} has "
         f"{norms.max():.9g}; scale the features or raise action_bound"
     )
+
+
+def _are_short(vectors: Floats, bound: float) -> bool:
+    """Whether no vector (…, d) is longer than the bound, but for rounding; NaN is."""
+    squares = np.vecdot(vectors, vectors)
+    return squares.item(squares.argmax()) <= (bound * (1.0 + _SLACK)) ** 2  # argmax finds NaN first
 
 
 def _read_region(region: Region, dim: int, bound: float) -> Region:
@@ -188,7 +193,7 @@ def _read_region(region: Region, dim: int, bound: float) -> Region:
 def read_sigma(sigma: ArrayLike, *, batch: int, actions: int | None, single: bool) -> Floats:
     """Standard deviations as (B,), or as (B, K) where each of K ``actions`` has its own."""
     if isinstance(sigma, float) and 0.0 <= sigma < np.inf:
-        return np.array([sigma]) if single else np.full(batch, sigma)  # the common case, at once
+        return np.array([sigma]) if batch == 1 else np.full(batch, sigma)  # the common case, at once
     array = as_floats("sigma", sigma)
     # Places are found faster than extremes, and those of NaN first.
     if array.size and not (array.item(array.argmin()) >= 0.0 and array.item(array.argmax()) < np.inf):

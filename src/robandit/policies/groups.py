@@ -21,6 +21,7 @@ FITS, DISSENTS = 0, 1
 """The sides of a source."""
 
 _PER_SOURCE = "current", "now"  # the arrays that are not by group
+_ADDED = "precision", "target", "squares", "mass", "counts", "last", "changed"  # what a reward is added to
 _FIRST, _MORE = 8, 20  # places at first, and how many are made when all are in use: moving them takes time
 _SHORTEST = 16  # rewards in a stretch before the next one begins
 _OTHER_SPELL = 1e9  # what it costs to merge stretches of two spells: it is the last resort
@@ -213,10 +214,16 @@ class RoundGroups(FieldArrays):
         slot, spell = part_of(self.slot, trials, used), part_of(self.spell, trials, used)
         return (slot != FREE) & (spell < np.take_along_axis(self.now[trials], np.maximum(slot, 0), axis=1))
 
-    def add(self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints) -> None:
-        """Fold one reward into a group of each trial; a weight of 0 changes nothing."""
-        held, weighted, seen = self._flat, weights[:, None] * actions, weights > 0.0
-        at = self._first + np.maximum(groups, 0)  # a trial that sees nothing may not have a group yet
+    def add(
+        self, groups: Index, actions: Floats, rewards: Floats, weights: Floats, now: Ints, kernel: Any = None
+    ) -> None:
+        """Fold one reward into a group of each trial; a weight of 0 changes nothing. ``kernel``: see `load_kernel`."""
+        held, at = self._flat, self._first + np.maximum(groups, 0)  # who sees nothing may not have a group yet
+        if kernel is not None:
+            into = [held[name] for name in _ADDED]
+            kernel.add(*into, at, *map(np.ascontiguousarray, (actions, rewards, weights, now)))
+            return
+        weighted, seen = weights[:, None] * actions, weights > 0.0
         squares = np.einsum("mi,mj->mij", weighted, actions)
         squares += held["precision"].take(at, axis=0)
         held["precision"][at] = squares
@@ -230,7 +237,7 @@ class RoundGroups(FieldArrays):
     def add_one(self, at: tuple[int, int], action: Floats, reward: float, weight: float, now: int) -> None:
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take thrice the time."""
         weighted, precision, target = weight * action, self.precision[at], self.target[at]
-        precision += weighted[:, None] * action
+        precision += weighted[:, None].dot(action[None])  # the outer product, at half the time
         target += reward * weighted
         self.squares[at] += weight * (reward * reward)
         self.mass[at] += weight

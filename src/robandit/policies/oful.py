@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from robandit.arrays import Floats, Ints
 from robandit.geometry.ellipsoid import Ellipsoid
@@ -29,7 +28,7 @@ class OFUL(Policy[Ridge]):
     radius: float | None = None
 
     def start(self) -> Ridge:
-        self.radii = Radius(partial(radius.oful, self.constants(self.delta)), self.radius_scale, self.radius)
+        self.radii = Radius(radius.OFULRadius(self.constants(self.delta)), self.radius_scale, self.radius)
         return self.new_ridge()
 
     def confidence(self, level: Ints) -> Ellipsoid:

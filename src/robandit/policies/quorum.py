@@ -171,7 +171,7 @@ class Quorum(Policy[QuorumStatistics]):
             ignored = dissent[full] & (stats.ruling[place] <= 0)  # dissent is believed once a vote says so
             first = np.where(ignored, 0.0, stats.trust[place])
             group[full] = stats.groups.open((*place, sides[full]), now[full], _STRETCHES, first)
-        stats.groups.add(group, actions, rewards, weights, now)
+        stats.groups.add(group, actions, rewards, weights, now, stats.ridge.kernel)
         stats.ridge.update(actions, rewards, weights * stats.groups.weight[self.rows, group], along=along)
         due = seen & (now >= stats.next)
         if due.any():
@@ -181,16 +181,17 @@ class Quorum(Policy[QuorumStatistics]):
         """Do the same, bit for bit, for a batch of one, as a live service has: batched calls take twice the time."""
         stats, groups, reward, weight = self.stats, self.stats.groups, rewards.item(), weights.item()
         now = self._updates.item() + 1
-        slot, along = self.slots.place_one(source), stats.ridge.along(actions)
-        side = int(self._dissents_one(actions[0], reward, weight, along[0], now))
+        slot, action = self.slots.place_one(source), actions[0]
+        along = action.dot(stats.ridge.root[0])
+        side = int(self._dissents_one(action, reward, weight, along, now))
         group = groups.find_one(slot, side, now, _STRETCHES)
         if group is None:
             ignored = side and stats.ruling.item(0, slot) <= 0
             place = count_to(1), np.array([slot]), np.array([side])
             first = np.array([0.0]) if ignored else stats.trust[0, slot : slot + 1]
             group = int(groups.open(place, np.array([now]), _STRETCHES, first)[0])
-        groups.add_one((0, group), actions[0], reward, weight, now)
-        stats.ridge.update(actions, rewards, weights * groups.weight.item(0, group), along=along)
+        groups.add_one((0, group), action, reward, weight, now)
+        stats.ridge.update(actions, rewards, weights * groups.weight.item(0, group), along=along[None])
         if now >= stats.next.item():
             self._vote(count_to(1), np.array([now]))
 
@@ -209,7 +210,7 @@ class Quorum(Policy[QuorumStatistics]):
         variance = 1.0 + weights * np.vecdot(along, along)  # of the noise and the estimate, in units of σ²
         distance = np.abs(rewards - np.vecdot(actions, ridge.mean)) * np.sqrt(weights / variance)
         least = self._least_noise(weights, 1.0)
-        return surprise.judge(distance, rewards, least, now, seen)
+        return surprise.judge(distance, rewards, least, now, seen, ridge.kernel)
 
     def _least_noise(self, mass: Floats, counts: Floats | float) -> Floats:
         """The least noise that is believed in, in units of the declared σ: 1, but much less where σ is R or more.

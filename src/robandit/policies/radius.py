@@ -75,15 +75,6 @@ def level_corruption(setting: Setting, level: ArrayLike) -> Floats:
     return np.log(2.0 * np.asarray(level, dtype=float) ** 2 / setting.delta) + 3.0
 
 
-def oful(setting: Setting, log_det: Floats) -> Floats:
-    """OFUL's radius (Abbasi-Yadkori et al. 2011, Theorem 2), from log det Σ_t."""
-    start = setting.dim * log(setting.regularization)  # log det(λI)
-    more = 2.0 * log(1.0 / setting.delta) - start
-    if len(log_det) == 1:  # plain numbers give the same bits in half the time
-        return np.array([setting.noise_range * sqrt(log_det.item() + more) + _bias(setting)])
-    return setting.noise_range * np.sqrt(log_det + more) + _bias(setting)
-
-
 def weighted_oful(setting: Setting, t: ArrayLike) -> Floats:
     """Weighted OFUL's radius (Zhou, Gu and Szepesvári 2021), whose floor is R/√d by default."""
     noise_bound = setting.noise_range / setting.sigma_floor
@@ -189,6 +180,20 @@ class Table:
             chunk = np.arange(number * _CHUNK, (number + 1) * _CHUNK, dtype=float)
             self._chunk = self._scale * self._radius(np.maximum(chunk, 1.0))
         return self._chunk[t % _CHUNK]
+
+
+class OFULRadius:
+    """OFUL's radius (Abbasi-Yadkori et al. 2011, Theorem 2), as a function of log det Σ_t, (B,)."""
+
+    def __init__(self, setting: Setting) -> None:
+        start = setting.dim * log(setting.regularization)  # log det(λI)
+        self._more = 2.0 * log(1.0 / setting.delta) - start
+        self._noise_range, self._bias = setting.noise_range, _bias(setting)
+
+    def __call__(self, log_det: Floats) -> Floats:
+        if len(log_det) == 1:  # plain numbers give the same bits in half the time
+            return np.array([self._noise_range * sqrt(log_det.item() + self._more) + self._bias])
+        return self._noise_range * np.sqrt(log_det + self._more) + self._bias
 
 
 class Alpha:

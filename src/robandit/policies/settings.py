@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, partial
 from itertools import pairwise
@@ -115,24 +116,44 @@ def describe(found: type) -> list[Parameter]:
     """The settings of a class. Their meaning is the text below each in the source, or the class's ``meanings``."""
     meanings: dict[str, str] = dict(getattr(found, "meanings", {}))
     for base in reversed([base for base in found.__mro__ if "__dataclass_fields__" in vars(base)]):
-        for line, below in pairwise(_body(base)):
-            if (
-                isinstance(line, ast.AnnAssign)
-                and isinstance(below, ast.Expr)
-                and isinstance(below.value, ast.Constant)
-            ):
-                meanings[ast.unparse(line.target)] = " ".join(str(below.value.value).split())
+        meanings |= _texts(base)
     return [Parameter(item.name, item.default, meanings.get(item.name, "")) for item in fields(found)]
 
 
-@cache
-def _body(found: type) -> list[ast.stmt]:
-    """The statements in the body of a class; none if its source can't be found."""
+def _texts(found: type) -> dict[str, str]:
+    """The text below each setting of a class; none if its source can't be found."""
     try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+        path = inspect.getsourcefile(found) or ""
+        linecache.checkcache(path)
+        return _texts_by_class("".join(linecache.getlines(path))).get(found.__qualname__, {})
     except (OSError, TypeError, SyntaxError, ValueError):
-        return []
-    return definition.body if isinstance(definition, ast.ClassDef) else []
+        return {}
+
+
+@cache
+def _texts_by_class(source: str) -> dict[str, dict[str, str]]:
+    """The texts of every class in a file, by its qualified name. A file is parsed once, whatever it holds."""
+    found: dict[str, dict[str, str]] = {}
+
+    def walk(node: ast.AST, within: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                found[within + child.name] = dict(_pairs(child.body))
+                walk(child, f"{within}{child.name}.")
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                walk(child, f"{within}{child.name}.<locals>.")
+            elif isinstance(child, ast.stmt):
+                walk(child, within)
+
+    walk(ast.parse(source), "")
+    return found
+
+
+def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """The settings in the body of a class that have a text below, and that text."""
+    for line, below in pairwise(body):
+        if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            yield ast.unparse(line.target), " ".join(str(below.value.value).split())
 
 
 def add_settings(kind: type) -> None:

@@ -8,5 +8,7 @@ in the last places, since sums are added up in another order.
 from robandit.geometry.compiled.ellipsoid import leading
 from robandit.geometry.compiled.intersection import EMPTY, HARD, SETTLED, intersect, separated, separators
 from robandit.geometry.compiled.ridge import update
+from robandit.geometry.compiled.sums import add
+from robandit.geometry.compiled.surprise import judge
 
-__all__ = ["EMPTY", "HARD", "SETTLED", "intersect", "leading", "separated", "separators", "update"]
+__all__ = ["EMPTY", "HARD", "SETTLED", "add", "intersect", "judge", "leading", "separated", "separators", "update"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, sqrt
 
 import numba
+import numpy as np
 
 from robandit.geometry.compiled.parts import OPTIONS, compile_as
 
@@ -16,22 +17,26 @@ def leading(directions, along, center, radius, tie, index, best):
     ``directions`` are (B, K, d), or (1, K, d) if all have the same; ``along`` (B, K, d) are the rows Sᵀa.
     """
     n, count = along.shape[:2]
+    values, half_widths = np.empty(count), np.empty(count)
     several = False
     for b in range(n):
         offered = directions[b if len(directions) > 1 else 0]
-        top, second, half_width = -inf, -inf, 0.0
-        for k in range(count):
+        top, equal, k = -inf, 0, 0
+        for i in range(count):
             square, mean = 0.0, 0.0
             for j in range(along.shape[2]):  # both sums in one loop
-                square += along[b, k, j] * along[b, k, j]
-                mean += offered[k, j] * center[b, j]
-            value = mean + radius[b] * sqrt(square)
-            if value > top:
-                top, second, half_width, index[b] = value, top, value - mean, k
-            elif value > second:
-                second = value
-        best[b] = top
-        several |= second >= top - tie * (half_width + abs(top))
+                square += along[b, i, j] * along[b, i, j]
+                mean += offered[i, j] * center[b, j]
+            half_widths[i] = radius[b] * sqrt(square)
+            values[i] = mean + half_widths[i]
+            top = max(top, values[i])  # no branch here: guessed wrong, it took as long as the sums
+        while values[k] < top:
+            k += 1
+        least = top - tie * (half_widths[k] + abs(top))
+        for value in values:
+            equal += value >= least
+        index[b], best[b] = k, top
+        several |= equal > 1
     return several
 
 

@@ -6,6 +6,7 @@ import numba
 
 # Sums may be reordered, which vector instructions need; NaN and infinity keep their meaning.
 OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+EXACT = {"cache": True, "error_model": "numpy"}  # every product and sum is rounded as NumPy rounds it
 
 
 @numba.njit(**OPTIONS)
@@ -20,10 +21,14 @@ def dot(x, y):
 def compile_as(kernel, letters):
     """Compile a kernel, or load it from Numba's cache. Each argument has a letter for its type.
 
-    What is only read, 1 to 3 dimensions of floats or r for rows, may be an array that nobody can write to.
+    What is only read may be an array that nobody can write to: 1 to 3 dimensions of floats, r for rows or other whole
+    numbers, s for truths. What is written to are a to c, floats in as many dimensions, p, whole numbers, and q, truths.
     """
     reads = {str(n): numba.types.Array(numba.float64, n, "C", readonly=True) for n in (1, 2, 3)}
     writes = {"a": numba.float64[::1], "b": numba.float64[:, ::1], "c": numba.float64[:, :, ::1], "p": numba.intp[::1]}
-    more = {"f": numba.float64, "r": numba.types.Array(numba.intp, 1, "C", readonly=True)}
-    kernel.compile(tuple((reads | writes | more)[letter] for letter in letters))
+    writes |= {"q": numba.boolean[::1]}
+    reads |= {"r": numba.types.Array(numba.intp, 1, "C", readonly=True)}
+    reads |= {"s": numba.types.Array(numba.boolean, 1, "C", readonly=True)}
+    known = reads | writes | {"f": numba.float64}
+    kernel.compile(tuple(known[letter] for letter in letters))
     kernel.disable_compile()

@@ -36,14 +36,15 @@ class GarcelonAdaptive(Targeted):
 
     def start(self, draw: Draws, environment: Environment) -> None:
         bounds = environment.action_bound, environment.parameter_bound
-        self._setting = radius.Setting(environment.dim, environment.noise_range, *bounds, self.delta, 1.0)
+        setting = radius.Setting(environment.dim, environment.noise_range, *bounds, self.delta, 1.0)
+        self._radius = radius.OFULRadius(setting)
         self._ridge = Ridge(rows=len(draw), dim=environment.dim, regularization=1.0)
 
     def corrupt(self, offer: Offer) -> Floats:
         assert isinstance(offer.actions, np.ndarray)
         means = np.matvec(offer.actions, self._ridge.mean)
         widths = np.linalg.norm(offer.actions @ self._ridge.root, axis=2)
-        widths *= radius.oful(self._setting, self._ridge.log_det)[:, None]
+        widths *= self._radius(self._ridge.log_det)[:, None]
         lower = np.take_along_axis(np.clip(means - widths, 0.0, 1.0), self.aim(offer)[:, None], axis=1)
         return self.spare(offer, (1.0 - self.epsilon) * lower - np.clip(means + widths, 0.0, 1.0))
 

@@ -158,7 +158,7 @@ def _learner(policy: Policy, **more: float) -> PolicyNumbers:
 
 
 def _oful(policy: OFUL, rounds: int) -> _Found:
-    """OFUL's radius is R √(log det Σ/λ + 2 log 1/δ) + √λ B, times its scale; `policies.radius.oful` says where from."""
+    """OFUL's radius is R √(log det Σ/λ + 2 log 1/δ) + √λ B, times its scale; `OFULRadius` says where from."""
     if policy.radius is not None:
         return PolicyKind(UNIT, BY_ROUND, False), _learner(policy), np.full(rounds, policy.radius), 0.0
     slope, bias = policy.radius_scale * policy.noise_range, policy.radius_scale * sqrt(policy.lam)
