@@ -24,6 +24,19 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         cov.cov_controller.cov.stop()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """All workers load the same modules, so one of them is traced meanwhile."""
+    cov, worker = session.config.pluginmanager.getplugin("_cov"), getattr(session.config, "workerinput", None)
+    pause = worker is not None and worker["workerid"] != "gw0" and cov is not None and cov.cov_controller is not None
+    if pause:
+        cov.cov_controller.pause()
+    result = yield
+    if pause:
+        cov.cov_controller.resume()
+    return result
+
+
 def pytest_collection_finish() -> None:
     """The tests themselves and all modules stay to the end, so no collection of garbage has to look at them again."""
     gc.collect()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from robandit import Bandit
+from thinned import longer
 
 README = Path(__file__).parents[1] / "README.md"
-SEEDS = range(8)
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,11 @@ def example() -> dict[str, Any]:
 
 
 @pytest.mark.no_cover
-def test_the_example_learns(example: dict[str, Any]) -> None:
+@pytest.mark.parametrize("seeds", longer(range(3), range(8)), ids=len)
+def test_the_example_learns(example: dict[str, Any], seeds: range) -> None:
     """Its regret is at most a third of uniform play's, with each of the seeds."""
     play, features = example["play"], example["features"]
-    regret, uniform = np.transpose([play(Bandit(features=features, seed=seed), seed=seed) for seed in SEEDS])
+    regret, uniform = np.transpose([play(Bandit(features=features, seed=seed), seed=seed) for seed in seeds])
     ratio = regret / uniform
     means = f"regret {regret.mean():.1f}, uniform play {uniform.mean():.1f}"
     print(f"\n{means}; their ratio {ratio.mean():.3f}, at worst {ratio.max():.3f}")

@@ -35,6 +35,7 @@ from robandit.figures.pictures import (
 )
 from robandit.lab.summary import Case, summary, t_quantile
 from robandit.policies import POLICIES
+from thinned import thinned
 
 pa = pytest.importorskip("pyarrow")
 
@@ -342,7 +343,7 @@ SITUATIONS: dict[str, tuple[list[str], list[Scenario], int]] = {
 }
 
 
-@pytest.fixture(scope="module", params=SITUATIONS)
+@pytest.fixture(scope="module", params=thinned(SITUATIONS, fast=set(SITUATIONS) - {"24 panels, 8 policies"}))
 def table(request: pytest.FixtureRequest) -> Any:
     policies, scenarios, trials = SITUATIONS[request.param]
     return make(policies, scenarios, trials)

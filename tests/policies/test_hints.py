@@ -73,7 +73,7 @@ def poison(kind: str) -> Callable[[MultiLevelWeightedOFUL, int], MultiLevelWeigh
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("kind", thinned(["garbage", "shuffled", "turned", "forgotten"], fast=["garbage", "turned"]))
+@pytest.mark.parametrize("kind", thinned(["garbage", "shuffled", "turned", "forgotten"], fast=["garbage"]))
 def test_poisoned_hints_change_nothing(ordinary: dict[str, NDArray[Any]], kind: str) -> None:
     assert_same(ordinary, play(make(), poison(kind)))
 
