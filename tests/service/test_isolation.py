@@ -22,6 +22,7 @@ from robandit.service.requests import cost
 from robandit.service.serving.live_bandit import LiveBandit
 from robandit.service.stores.sqlite import SQLiteStore
 from robandit.wire.types import NEED_CORRUPTION, Action, BanditSettings, Choice, Feedback, RewardRange
+from thinned import longer
 
 LEVELS = "multi-level-weighted-oful"
 
@@ -75,7 +76,7 @@ def busy(work: Callable[[], Any]) -> float:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("dim", [2, 20])
+@pytest.mark.parametrize("dim", longer(20, 2))
 @pytest.mark.parametrize("policy", [LEVELS, "exp3p", "cobe", "stochastic-corral"])
 def test_actions_that_are_alike_hold_nobody_up(policy: str, dim: int) -> None:
     """Ten thousand that were equal but for rounding took Multi-level 134 ms, where 30 are allowed."""
