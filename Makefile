@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# More than a hundred processes load the package, so it is compiled once, also for those who do without bytecode.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help demo docs test test-engines test-kills test-slow test-real test-site test-tutorials test-wheel test-typescript test-gpu typescript real bench lint clean
 
@@ -34,16 +36,16 @@ docs: $(VENV)/docs
 	$(BIN)/python -m website
 
 # Each core has a worker of its own, so threads of BLAS would only wait for each other. Tests that wait, for a browser or
-# for a service that was killed, leave a core idle now and then: so there is one worker more, and lint runs at the same
-# time; what it says comes after them. More than a hundred processes load the package, so it is compiled once, also for
-# those who do without bytecode; and so are the tests, which each worker reads, before there are workers.
+# for a service that was killed, leave a core idle now and then: so there are two workers more, and who has nothing left
+# takes over tests of another. Lint runs at the same time; what it says comes after them. In a new clone the tests are
+# compiled before there are workers, each of which would do it, and so are the kernels, which takes long while traced.
 test: export OPENBLAS_NUM_THREADS = 1
-test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(nproc) + 1)))
-test test-engines: export PYTHONDONTWRITEBYTECODE =
+test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(nproc) + 2)))
 test: $(VENV)/dev
 	@{ $(LINT); } > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
-	test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq > /dev/null; \
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" \
+	test -d tests/__pycache__ || { $(BIN)/python -c 'import robandit.geometry.compiled' & \
+		$(BIN)/python -m pytest --collect-only -qq > /dev/null; wait $$!; }; \
+	$(BIN)/python -m pytest -n auto --dist worksteal -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" \
 		--cov --cov-report=term-missing:skip-covered --cov-fail-under=95; tests=$$?; \
 	if wait $$lint; then echo "Lint found nothing."; else cat $(VENV)/lint.txt; exit 1; fi; exit $$tests
 
@@ -83,11 +85,11 @@ typescript: $(VENV)/dev
 test-real: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -rs -m real
 
-test-site: $(VENV)/dev
+test-site: $(VENV)/dev $(VENV)/docs
 	$(BIN)/python -m pytest -rs -m site tests/website tests/test_code_blocks.py
 
 test-tutorials: export OPENBLAS_NUM_THREADS = 1
-test-tutorials: $(VENV)/dev $(VENV)/peers
+test-tutorials: $(VENV)/dev $(VENV)/tutorials
 	$(BIN)/python -m pytest -n auto -rs -m tutorials tests/tutorials
 
 real: $(VENV)/peers
@@ -112,10 +114,10 @@ $(VENV)/docs: EXTRAS := docs
 $(VENV)/dev: EXTRAS := dev
 $(VENV)/engines: EXTRAS := engines
 $(VENV)/peers: EXTRAS := lab,peers
+$(VENV)/tutorials: EXTRAS := tutorials
 $(VENV)/release: EXTRAS := release
-$(VENV)/lab $(VENV)/docs $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/release: pyproject.toml | $(VENV)/made
+$(VENV)/lab $(VENV)/docs $(VENV)/dev $(VENV)/engines $(VENV)/peers $(VENV)/tutorials $(VENV)/release: pyproject.toml | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true  # what pip leaves to one core, on all: all but tests
 	@touch $@
 
 $(VENV)/made:

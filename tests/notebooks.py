@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import nbclient
 import nbformat
 
 
@@ -19,6 +18,8 @@ def read(path: Path) -> Any:
 
 def run(path: Path) -> Any:
     """The notebook after all its cells have run, in a kernel of its own and an empty folder."""
+    import nbclient  # which only those who run notebooks need: `make test-tutorials` installs it
+
     notebook = read(path)
     for cell in notebook.cells:
         if cell.cell_type == "code":
