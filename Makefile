@@ -37,12 +37,13 @@ docs: $(VENV)/docs
 
 # Each core has a worker of its own, so threads of BLAS would only wait for each other. Tests that wait, for a browser or
 # for a service that was killed, leave a core idle now and then: so there are two workers more, and who has nothing left
-# takes over tests of another. Lint runs at the same time; what it says comes after them. In a new clone the tests are
-# compiled before there are workers, each of which would do it, and so are the kernels, which takes long while traced.
+# takes over tests of another. Lint runs when a core has nothing else to do; what it says comes after them. In a new
+# clone the tests are compiled before there are workers, each of which would do it, and so are the kernels, which takes
+# long while traced.
 test: export OPENBLAS_NUM_THREADS = 1
 test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(nproc) + 2)))
 test: $(VENV)/dev
-	@{ $(LINT); } > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
+	@nice -n 19 sh -c '$(LINT)' > $(VENV)/lint.txt 2>&1 || ! echo "Lint found something: see below the tests." & lint=$$!; \
 	test -d tests/__pycache__ || { $(BIN)/python -c 'import robandit.geometry.compiled' & \
 		$(BIN)/python -m pytest --collect-only -qq > /dev/null; wait $$!; }; \
 	$(BIN)/python -m pytest -n auto --dist worksteal -rs -m "not slow and not engines and not real and not site and not tutorials and not wheel and not typescript and not gpu" \
