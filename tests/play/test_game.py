@@ -19,7 +19,7 @@ from robandit.lab.results import read
 from robandit.play.found import MOST, Hall, attack_file, run_file
 from robandit.play.game import Game, Lie
 from robandit.play.worlds import CLICKS, PAPER, POLICIES, PlayWorld, worlds
-from thinned import thinned
+from thinned import longer, thinned
 
 SHORT = {"paper": PAPER._replace(rounds=300), "clicks": CLICKS._replace(rounds=400)}
 
@@ -38,7 +38,7 @@ def simulated(config: dict[str, Any]) -> list[Trace]:
     return run_together(Run.read({**config, "checkpoints": config["rounds"]}).tasks(8))
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", longer(*SHORT))
 def test_simulate_plays_a_game_again_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the file that is saved, the command, and the table that it writes."""
     monkeypatch.chdir(tmp_path)

@@ -207,7 +207,7 @@ def run(machine: type[Model], examples: int, steps: int) -> None:
 
 
 def test_a_log_that_is_cut_is_as_its_model() -> None:
-    run(OnSQLite, 40, 30)
+    run(OnSQLite, 25, 30)
 
 
 @pytest.mark.slow

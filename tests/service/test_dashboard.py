@@ -30,6 +30,7 @@ from robandit.service.web.keys import new_key
 from robandit.service.web.pages import dashboard, docs
 from robandit.wire.events import Proved, Rewarded
 from robandit.wire.types import BanditSettings
+from thinned import longer
 
 QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync"
 LIE = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
@@ -217,7 +218,7 @@ BANDITS = {
 
 @pytest.mark.no_cover
 @in_a_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", longer("light", "dark"))
 def test_looking_around(tmp_path: Path, browser: Browser, scheme: Any) -> None:
     """Look at the cards, an alarm that a liar has written into, the ranges and the charts by keyboard, and go back."""
     write_log(tmp_path / "log.db", BANDITS, liar="plain")
