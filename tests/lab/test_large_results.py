@@ -62,7 +62,7 @@ GRID = """
 import sys
 from pathlib import Path
 import numpy as np
-from robandit.lab import engine, results
+from robandit.lab import results, worker
 from robandit.lab.engine import Engine, carry_out
 from robandit.lab.plan import Run
 from robandit.lab.protocol import Trace, checkpoints
@@ -79,7 +79,7 @@ def peak():
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1])
 
-engine.run_together, results._ROWS = lambda tasks, progress: [made_up(task) for task in tasks], 1 << 14
+worker.run_together, results._ROWS = lambda tasks, progress: [made_up(task) for task in tasks], 1 << 14
 config = {"policies": ["oful"], "environments": [{"name": "paper", "dim": 2}], "rounds": 10_000}
 
 def run(trials):
