@@ -379,9 +379,7 @@ def test_all_can_be_read(name: str, table: Any) -> None:
     for text, box in found:
         assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1, f"{text} is cut off"
     low, high = (np.array([getattr(box, corner) for _, box in found]) for corner in ("min", "max"))
-    shared = np.minimum(high[:, None], high) - np.maximum(
-        low[:, None], low
-    )  # width and height of what two have in common
+    shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)  # width and height of what two share
     for one, other in np.argwhere((shared[..., 0] >= 1) & (shared[..., 1] >= 3)):
         assert one == other, f"{found[one][0]!r} and {found[other][0]!r} run into one another"
     assert figure.get_figwidth() == WIDTH and figure.get_figheight() < 11.7  # inches: an A4 page
