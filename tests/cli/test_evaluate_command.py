@@ -287,7 +287,7 @@ def test_the_example_of_the_page(
 ) -> None:
     """The command of docs/how-to/evaluate.md says what the page shows, on a log like any other."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8")
-    _, command, *shown = page.split("```console\n")[1].split("```")[0].splitlines()
+    _, command, *shown = page.split("```console\n")[1].split("```")[0].replace("\\\n", " ").splitlines()
     write(tmp_path / "shop.ndjson", long())
     monkeypatch.chdir(tmp_path)
     assert cli.main(shlex.split(command.removeprefix("$ robandit "))) == 0
